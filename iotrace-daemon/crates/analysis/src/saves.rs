@@ -83,6 +83,8 @@ pub struct Event {
     is_step: bool,
     /// Whether the directory is that of one step.
     has_own_directory: bool,
+    /// Of a step that the names of files tell: its number.
+    number: Option<u64>,
 }
 
 impl Event {
@@ -139,6 +141,7 @@ impl Event {
             written: [(touch.file, Written::new(touch, part.is_exact))].into(),
             is_step: key.is_step,
             has_own_directory: key.has_own_directory(),
+            number: key.number.filter(|_| key.is_step),
         }
     }
 
@@ -199,8 +202,12 @@ fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
         let mut files = event.files.iter();
         files.all(|file| is_resumption(uses.path(model, *file)))
     };
-    let are_model_and_state = |a: &Event, b: &Event| is_state(a) != is_state(b);
-    events = together(model, uses, events, training, are_model_and_state);
+    // A model and the state from which it resumes, or the parts of one step in directories of their own.
+    let may_be_one = |a: &Event, b: &Event| {
+        let is_one_step = a.number.is_some() && a.number == b.number;
+        is_state(a) != is_state(b) || is_one_step && parent(&a.directory) == parent(&b.directory)
+    };
+    events = together(model, uses, events, training, may_be_one);
     attach(model, uses, training, &mut events);
     let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
     events = together(model, uses, events, training, have_no_step);
@@ -1116,8 +1123,8 @@ fn together(
 }
 
 /// Whether an event without a step is a save of its own after the last step, as the export of the trained model is: it is not
-/// small, and it began after a pause that is longer than the save of the step took, or a shorter one if the step has its model
-/// under the same name.
+/// small, and it began after a pause that is longer than the save of the step took, or after any if the step has its model under
+/// the same name.
 fn is_export(model: &Model, uses: &Uses, event: &Event, last: &Event) -> bool {
     let is_small = event.bytes < last.bytes / SMALL_PART_RATIO;
     let names = |event: &Event| -> HashSet<&[u8]> {
@@ -1128,7 +1135,7 @@ fn is_export(model: &Model, uses: &Uses, event: &Event, last: &Event) -> bool {
             .collect()
     };
     let pause = event.start - last.end;
-    let is_again = pause > MAX_PREPARATION_NS && !names(event).is_disjoint(&names(last));
+    let is_again = pause > 0 && !names(event).is_disjoint(&names(last));
     !is_small && (is_again || pause > last.length())
 }
 

@@ -36,11 +36,15 @@ const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
 /// Minimum number of files of one kind in a directory that makes them data; weights in as many parts have other names.
 const MIN_FAMILY_FILES: usize = 16;
-/// What a file holds that is one sample, or what a model made of one, if its name or its directory's begins with the word.
-const SAMPLE_WORDS: [&str; 34] = [
+/// Minimum number of files of one kind in a directory that are called as what was read, and so were made of it.
+const MIN_SAME_STEMS: usize = 4;
+/// What a file holds that is one sample, or what a model made of one, if its name begins with the word, or its directory's where
+/// the file's tells nothing.
+const SAMPLE_WORDS: [&str; 42] = [
     "audio",
     "caption",
     "captions",
+    "chunk",
     "clip",
     "dataset",
     "doc",
@@ -70,9 +74,18 @@ const SAMPLE_WORDS: [&str; 34] = [
     "predictions",
     "sample",
     "samples",
+    "slide",
     "spectrogram",
+    "spk",
+    "tok",
+    "token",
+    "tokenized",
+    "tokens",
+    "utt",
     "video",
 ];
+/// Words that a name begins with which tells nothing: a part of data, or of weights.
+const PART_WORDS: [&str; 2] = ["part", "shard"];
 
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -303,29 +316,76 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
         .collect();
     let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
     let mut prepared: HashSet<u32> = read.iter().copied().filter(is_data).collect();
-    let large: HashSet<(&[u8], &[u8])> = families(model, prepared.iter().copied())
-        .map(|members| family(model.file(members[0]).path))
-        .collect();
+    let large: HashSet<(&[u8], &[u8])> =
+        families(model, prepared.iter().copied(), MIN_FAMILY_FILES)
+            .map(|members| family(model.file(members[0]).path))
+            .collect();
     let unread = (0..model.file_count() as u32)
         .filter(|file| guessed[*file as usize] && !read.contains(file));
     let (siblings, others): (Vec<u32>, Vec<u32>) =
         unread.partition(|file| large.contains(&family(model.file(*file).path)));
     prepared.extend(siblings);
+    prepared.extend(made_of_read(model, sorted, &others));
     let is_sample = |file: &u32| is_named_as_sample(model.file(*file).path);
-    prepared.extend(families(model, others.into_iter().filter(is_sample)).flatten());
+    prepared.extend(
+        families(
+            model,
+            others.into_iter().filter(is_sample),
+            MIN_FAMILY_FILES,
+        )
+        .flatten(),
+    );
     prepared
 }
 
-/// Whether a file's name, or that of its directory if the file's is a number, begins with a word for a sample.
-fn is_named_as_sample(path: &[u8]) -> bool {
-    let begins = |name: &[u8]| {
-        let letters = name.iter().take_while(|byte| byte.is_ascii_alphabetic());
-        let word: Vec<u8> = letters.map(u8::to_ascii_lowercase).collect();
-        SAMPLE_WORDS.iter().any(|known| known.as_bytes() == word)
+/// Of these files those that are called as training data that were read, but for their endings, where several of one kind are:
+/// `mels/a.pt` of `wavs/a.wav`.
+fn made_of_read(model: &Model, sorted: &[Sorted], written: &[u32]) -> Vec<u32> {
+    let stem = |file: u32| {
+        let path = model.file(file).path;
+        let name = name(path);
+        &name[..name.len() - suffix(path).len()]
     };
-    let own = name(path);
-    let is_number = own.first().is_some_and(u8::is_ascii_digit);
-    begins(if is_number { name(parent(path)) } else { own })
+    let several = families(model, written.iter().copied(), MIN_SAME_STEMS).flatten();
+    let mut wanted: HashMap<&[u8], Vec<u32>> = HashMap::new();
+    for file in several {
+        wanted.entry(stem(file)).or_default().push(file);
+    }
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let is_sample = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
+    let samples = model
+        .rows_with(BYTES_READ)
+        .map(|row| row.file)
+        .filter(is_sample);
+    let made: HashSet<u32> = samples
+        .filter_map(|file| wanted.get(stem(file)))
+        .flatten()
+        .copied()
+        .collect();
+    families(model, made.into_iter(), MIN_SAME_STEMS)
+        .flatten()
+        .collect()
+}
+
+/// Whether a file's name begins with a word for a sample, or that of its directory does where the file's begins with a number or a
+/// word for a part.
+fn is_named_as_sample(path: &[u8]) -> bool {
+    let word = |name: &[u8]| -> Vec<u8> {
+        let letters = name.iter().take_while(|byte| byte.is_ascii_alphabetic());
+        letters.map(u8::to_ascii_lowercase).collect()
+    };
+    let is_one_of = |word: &[u8], known: &[&str]| known.iter().any(|one| one.as_bytes() == word);
+    let own = word(name(path));
+    let is_number = name(path).first().is_some_and(u8::is_ascii_digit);
+    let tells_nothing = is_number || is_one_of(&own, &PART_WORDS);
+    let told = if tells_nothing {
+        word(name(parent(path)))
+    } else {
+        own
+    };
+    is_one_of(&told, &SAMPLE_WORDS)
 }
 
 /// Files whose reads may be of another phase.
@@ -432,7 +492,7 @@ impl Ambiguous {
             }
         }
         let read: HashSet<u32> = read.into_keys().map(|(file, _)| file).collect();
-        for file in families(model, read.iter().copied()).flatten() {
+        for file in families(model, read.iter().copied(), MIN_FAMILY_FILES).flatten() {
             reasons.entry(file).or_insert(Reason::Family);
         }
         self.indexed(model, &read, &mut reasons);
@@ -482,19 +542,27 @@ fn samples(model: &Model, written: &HashSet<u32>) -> Vec<u32> {
             times().all(|(_, first_read)| (last..u64::MAX).contains(&first_read))
         })
     };
-    let families = families(model, written.iter().copied().filter(is_array));
+    let families = families(
+        model,
+        written.iter().copied().filter(is_array),
+        MIN_FAMILY_FILES,
+    );
     families.filter(is_made_before).flatten().collect()
 }
 
-/// Groups of files with one directory and extension, each with enough files to be data.
-fn families(model: &Model, files: impl Iterator<Item = u32>) -> impl Iterator<Item = Vec<u32>> {
+/// Groups of files with one directory and extension, each with at least this many.
+fn families(
+    model: &Model,
+    files: impl Iterator<Item = u32>,
+    least: usize,
+) -> impl Iterator<Item = Vec<u32>> {
     let mut families: HashMap<(&[u8], &[u8]), Vec<u32>> = HashMap::new();
     for file in files {
         let family = family(model.file(file).path);
         families.entry(family).or_default().push(file);
     }
     let families = families.into_values();
-    families.filter(|members| members.len() >= MIN_FAMILY_FILES)
+    families.filter(move |members| members.len() >= least)
 }
 
 /// Whether this number of bytes is at least `times` the size of the file.

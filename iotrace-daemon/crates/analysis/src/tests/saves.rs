@@ -75,6 +75,54 @@ fn pytorch_model_and_optimizer_of_one_step_are_one_save() {
 }
 
 #[test]
+fn parts_of_one_step_in_directories_of_their_own_are_one_save() {
+    let mut job = Job::with_spans(60_000);
+    job.file("/data/train-000.tar", 16 * MIB);
+    for step in [5_000_u64, 10_000, 15_000] {
+        let model = format!("/exp/models/net_g_{step}.pth");
+        let state = format!("/exp/training_states/{step}.state");
+        job.write(used(1, &model, step, step + 100), 8 * MIB, 0);
+        job.write(used(1, &state, step + 101, step + 200), 16 * MIB, 0);
+        job.read(
+            used(1, "/data/train-000.tar", step + 1_000, step + 3_000),
+            16 * MIB,
+        );
+    }
+    let whole = |step: i64| (step, step + 200, 2, 24 * MIB);
+    assert_eq!(saves(&job), [5_000, 10_000, 15_000].map(whole));
+    // Members of an ensemble, which are trained in turn.
+    let mut job = Job::with_spans(60_000);
+    job.file("/data/train-000.tar", 16 * MIB);
+    for member in 0..3_u64 {
+        let start = 1_000 + member * 2_000;
+        job.read(used(1, "/data/train-000.tar", start, start + 900), 16 * MIB);
+        let path = format!("/exp/member_{member}/step_100.pt");
+        job.write(used(1, &path, start + 910, start + 1_000), 8 * MIB, 0);
+    }
+    assert_eq!(saves(&job).len(), 3);
+}
+
+#[test]
+fn the_trained_model_is_a_save_of_its_own_at_once_behind_a_step() {
+    let mut job = Job::with_spans(60_000);
+    for step in 1..4_u64 {
+        let start = step * 5_000;
+        for name in ["model.safetensors", "optimizer.pt"] {
+            let path = format!("/out/checkpoint-{step}00/{name}");
+            job.write(used(1, &path, start, start + 200), 8 * MIB, 0);
+        }
+    }
+    job.write(
+        used(1, "/out/model.safetensors", 15_210, 15_300),
+        8 * MIB,
+        0,
+    );
+    let found = saves(&job);
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(found[3], (15_210, 15_300, 1, 8 * MIB));
+}
+
+#[test]
 fn deepspeed_shards_of_all_ranks_and_the_pointer_are_one_save() {
     let mut job = Job::new(60_000);
     for rank in 0..4_u32 {

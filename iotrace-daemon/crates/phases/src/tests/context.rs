@@ -163,15 +163,39 @@ fn one_of_many_samples_that_nobody_reads_is_no_checkpoint() {
     assert_eq!(written_as(&latents, 16), sample);
     assert_eq!(written_as(&of_dataset, 16), sample);
     assert_eq!(written_as(&latents, 15), Phase::Checkpoint);
+    let of_tokens = |index| format!("/x/tok/shard_{index:05}.bin");
+    assert_eq!(written_as(&of_tokens, 16), sample);
     for models in [
-        &|index| format!("/x/out/generator_{index:04}.pt") as String,
+        &|index| format!("/x/out/shard_{index:05}.bin") as String,
+        &|index| format!("/x/out/generator_{index:04}.pt"),
         &|index| format!("/x/out/{index:04}.pt"),
         &|index| format!("/x/dataset_256/net_{index}.pt"),
         &|index| format!("/x/out/sampler_{index}.pt"),
         &|index| format!("/x/out/sample_epoch_{index}.pth"),
-    ] as [&dyn Fn(u32) -> String; 5]
+    ] as [&dyn Fn(u32) -> String; 6]
     {
         assert_eq!(written_as(models, 40), Phase::Checkpoint, "{}", models(7));
+    }
+}
+
+#[test]
+fn what_is_made_of_each_sample_is_no_checkpoint() {
+    let written_as = |stem: &dyn Fn(u32) -> String, count: u32| {
+        let samples = (0..count).map(|index| (format!("/x/wavs/LJ-{index}.wav"), SIZE, 0));
+        let made = (0..count).map(|index| (format!("/x/out/{}.pt", stem(index)), 0, SIZE));
+        let files: Vec<_> = samples.chain(made).collect();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, read, written)| (path.as_str(), *read, *written))
+            .collect();
+        sorted(&files)[count as usize].phase(Direction::Write)
+    };
+    let sample = Phase::Other(Some(Class::Cache));
+    assert_eq!(written_as(&|index| format!("LJ-{index}"), 4), sample);
+    // Too few to tell, and models that are called otherwise.
+    for (name, count) in [("LJ-", 3), ("net-", 40)] {
+        let found = written_as(&|index| format!("{name}{index}"), count);
+        assert_eq!(found, Phase::Checkpoint, "{name}");
     }
 }
 
