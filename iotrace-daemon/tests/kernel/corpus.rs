@@ -313,7 +313,13 @@ fn the_files_of_a_step_are_one_save() {
 fn ranks_and_threads_save_together() {
     check(
         "saves",
-        &["ranks", "ranks_overwrite", "in_the_background", "killed"],
+        &[
+            "ranks",
+            "ranks_overwrite",
+            "in_the_background",
+            "killed",
+            "killed_and_made_again",
+        ],
     );
 }
 

@@ -40,6 +40,7 @@ pub mod waits;
 pub mod whatif;
 
 use std::{
+    collections::BTreeSet,
     panic::resume_unwind,
     thread::{self, ScopedJoinHandle},
 };
@@ -65,6 +66,8 @@ use iotrace_phases::{context::Sorted, copies::Copies};
 pub struct Analysis {
     /// Checkpoint events, by their start.
     pub checkpoints: Vec<Event>,
+    /// Files of saves that a signal cut off, which are not among them.
+    pub cut_off: BTreeSet<u32>,
     /// Loads of models and checkpoints, by their start.
     pub restores: Vec<Event>,
     pub epochs: Epochs,
@@ -102,13 +105,14 @@ impl Analysis {
         let groups = Groups::new(model);
         let startup = Startup::new(model, &uses, sorted);
         let waits = Waits::new(model, run, sorted, &groups, &startup);
-        let (epochs, checkpoints, restores) = thread::scope(|scope| {
+        let (epochs, saves, restores) = thread::scope(|scope| {
             let epochs = scope.spawn(|| epochs::epochs(model, run, sorted, &uses, &groups));
             let (saves, loads) = saves::saves_and_loads(model, &uses);
             (joined(epochs), saves, loads)
         });
         let mut analysis = Self {
-            checkpoints,
+            checkpoints: saves.whole,
+            cut_off: saves.cut_off,
             restores,
             epochs,
             knows_cache: page_cache::is_known(model),

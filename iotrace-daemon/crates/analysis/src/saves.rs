@@ -18,6 +18,8 @@ use iotrace_model::{
 };
 
 const SECOND: i64 = 1_000_000_000;
+/// Maximum time from the last write to the end of the process that a signal ended in a save.
+const MAX_LAST_PAUSE_NS: i64 = SECOND;
 /// Maximum pause within the save of one step.
 pub const MAX_STEP_PAUSE_NS: i64 = 60 * SECOND;
 /// Maximum pause within a load, and within a save whose names contain no step.
@@ -176,13 +178,22 @@ struct Part {
     is_exact: bool,
 }
 
-/// The saves of a run, in order.
-pub fn saves(model: &Model, uses: &Uses) -> Vec<Event> {
+/// The saves of a run.
+#[derive(Default)]
+pub struct Saves {
+    /// In order.
+    pub whole: Vec<Event>,
+    /// Files of saves that a signal cut off.
+    pub cut_off: BTreeSet<u32>,
+}
+
+/// The saves of a run.
+pub fn saves(model: &Model, uses: &Uses) -> Saves {
     saves_by(model, uses, &Training::new(uses))
 }
 
-/// The saves and the loads of a run, in order.
-pub fn saves_and_loads(model: &Model, uses: &Uses) -> (Vec<Event>, Vec<Event>) {
+/// The saves of a run, and its loads, in order.
+pub fn saves_and_loads(model: &Model, uses: &Uses) -> (Saves, Vec<Event>) {
     let training = Training::new(uses);
     (
         saves_by(model, uses, &training),
@@ -190,9 +201,10 @@ pub fn saves_and_loads(model: &Model, uses: &Uses) -> (Vec<Event>, Vec<Event>) {
     )
 }
 
-fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
+fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Saves {
     let mut parts = parts(&uses.saved, true);
     remove_failed(model, uses, &mut parts);
+    let cut_off = take_cut_off(model, uses, &mut parts);
     // A file that is kept open may have been written for several saves.
     for part in parts.iter_mut().filter(|part| part.touch.has_pause) {
         part.is_exact &= training.is_idle(part.touch.start, part.touch.end);
@@ -212,6 +224,10 @@ fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
     let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
     events = together(model, uses, events, training, have_no_step);
     events.retain(|event| !is_of_descriptions(model, uses, event));
+    let is_of = |event: &Event, touch: &Touch| {
+        event.files.contains(&touch.file) && (event.start..=event.end).contains(&touch.start)
+    };
+    events.retain(|event| !cut_off.iter().any(|touch| is_of(event, touch)));
     add_renames(uses, &mut events);
     add_directory_syncs(model, uses, &mut events);
     finish(model, uses, &mut events);
@@ -223,7 +239,10 @@ fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
     for event in &mut events {
         (event.training_stopped, event.training_pause_ns) = training.stopped(event);
     }
-    events
+    Saves {
+        whole: events,
+        cut_off: cut_off.iter().map(|touch| touch.file).collect(),
+    }
 }
 
 fn loads(model: &Model, uses: &Uses, training: &Training<'_>) -> Vec<Event> {
@@ -735,6 +754,32 @@ fn gap_of(key: &Key) -> i64 {
     } else {
         MAX_PAUSE_NS
     }
+}
+
+/// What was written to files until a signal ended the process, which had them open. Takes out of the parts of saves those that were
+/// made again under the same name; of the others, what is saved with them is not whole.
+fn take_cut_off(model: &Model, uses: &Uses, parts: &mut Vec<Part>) -> Vec<Touch> {
+    let is_cut_off = |touch: &Touch| {
+        let killed = uses.killed[touch.process as usize];
+        let is_last = killed.is_some_and(|at| at - touch.end <= MAX_LAST_PAUSE_NS);
+        is_last && touch.bytes > 0 && touch.opens > touch.closes
+    };
+    let touches = parts.iter().map(|part| part.touch);
+    let cut_off: Vec<Touch> = touches.filter(is_cut_off).collect();
+    if cut_off.is_empty() {
+        return cut_off;
+    }
+    let mut last_starts: HashMap<&[u8], i64> = HashMap::new();
+    for part in &*parts {
+        let last = last_starts.entry(uses.path(model, part.touch.file));
+        let last = last.or_insert(part.touch.start);
+        *last = part.touch.start.max(*last);
+    }
+    parts.retain(|part| {
+        let last = last_starts[uses.path(model, part.touch.file)];
+        !is_cut_off(&part.touch) || last <= part.touch.start
+    });
+    cut_off
 }
 
 /// The parts that a save consists of, and those of files that are small beside them, or of a file that moved far more at

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use iotrace_common::op;
 use iotrace_model::{
-    Model,
+    Model, Process,
     counters::*,
     history::{Bounds, Delta},
     input::Place,
@@ -157,6 +157,8 @@ pub struct Uses {
     pub renames: Renames,
     /// By process: when it began, nanoseconds since the start of the run; `None` if unknown.
     pub began: Vec<Option<i64>>,
+    /// By process: when a signal ended it, nanoseconds since the start of the run; `None` where none did.
+    pub killed: Vec<Option<i64>>,
     pub series: Series,
     /// By file: the largest size that was seen, bytes.
     pub sizes: Vec<u64>,
@@ -202,6 +204,7 @@ impl Uses {
                 sizes: files.sizes,
                 reached: files.reached,
                 began: began(model, run),
+                killed: killed(model, run),
                 is_coarse: model.has_coarse_history(),
                 ..Self::default()
             },
@@ -280,6 +283,16 @@ fn began(model: &Model, run: &Run) -> Vec<Option<i64>> {
     starts
         .map(|start| (start > 0).then(|| began(start)))
         .collect()
+}
+
+/// When a signal ended each process, nanoseconds since the start of the run.
+fn killed(model: &Model, run: &Run) -> Vec<Option<i64>> {
+    let killed = |process: &Process| {
+        let about = &process.about;
+        let end = about.end.filter(|_| about.is_killed())?;
+        Some(run.clock.unix_ns(end) - run.start_unix_ns)
+    };
+    model.processes().iter().map(killed).collect()
 }
 
 /// What is known of each file by the sums of all processes.

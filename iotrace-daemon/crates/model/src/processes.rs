@@ -41,6 +41,11 @@ pub struct About {
 }
 
 impl About {
+    /// Whether a signal ended it.
+    pub fn is_killed(&self) -> bool {
+        self.status.is_some_and(|status| status & 0x7f != 0)
+    }
+
     /// Exit code as a shell gives it: 128 + the signal that ended it.
     pub fn exit_code(&self) -> Option<u32> {
         let status = self.status?;

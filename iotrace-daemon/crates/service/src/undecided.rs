@@ -290,7 +290,7 @@ impl Undecided {
         let copies = Copies::of(&unit.model, run.clock);
         let sorted = sort(&unit.model, &self.classifier, &copies);
         let uses = Uses::new(&unit.model, &run, &sorted, &copies);
-        let mut events = saves::saves(&unit.model, &uses);
+        let mut events = saves::saves(&unit.model, &uses).whole;
         durable::judge(&unit.model, &run, &uses, &copies, &mut events);
         let waiting = unit.decide_rows(id, &sorted, is_over, now, &mut self.decided);
         let (saves, go_on) = unit.complete(&events, &waiting, &run, is_over);

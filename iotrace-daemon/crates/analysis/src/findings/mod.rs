@@ -282,6 +282,7 @@ fn by_counts(data: &Data<'_>) -> Vec<Finding> {
         findings.extend(saving::by_main_threads(data));
     }
     findings.extend(saving::not_durable(data));
+    findings.extend(saving::cut_off(data));
     findings.extend(workers::unbalanced(data));
     findings.extend(workers::idle(data));
     findings.extend(storage::stage(data, &facts));

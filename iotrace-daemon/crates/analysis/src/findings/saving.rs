@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Confidence, Data, Finding, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Saving, Severity, Subject,
-    Value, largest, seconds, thresholds::*,
+    Confidence, Data, Finding, MAX_SUBJECTS, MAYBE_COMPUTING, OTHER_STORAGE_USERS, Saving,
+    Severity, Subject, Value, largest, seconds, thresholds::*,
 };
 use crate::{durable::Missing, saves::Event};
 use iotrace_model::{
@@ -323,6 +323,35 @@ pub fn not_durable(data: &Data<'_>) -> Option<Finding> {
         evidence,
         subjects: files(data, &at_risk),
         advice: advice.join(" "),
+        also: Vec::new(),
+    })
+}
+
+/// Saves that a signal cut off. It is a risk and costs no time.
+pub fn cut_off(data: &Data<'_>) -> Option<Finding> {
+    let files = &data.analysis.cut_off;
+    if files.is_empty() {
+        return None;
+    }
+    let subjects = files.iter().take(MAX_SUBJECTS);
+    Some(Finding {
+        code: "checkpoint-cut-off",
+        saving: Saving {
+            severity: Severity::Medium,
+            ..data.saving(0, Confidence::High, &[])
+        },
+        title: format!(
+            "{} of checkpoints not finished: a signal ended the process that wrote",
+            match files.len() {
+                1 => "1 file is".to_owned(),
+                many => format!("{many} files are"),
+            }
+        ),
+        evidence: vec![("files", Value::Count(files.len() as u64))],
+        subjects: subjects.map(|file| Subject::File(*file)).collect(),
+        advice: "Do not resume from these files. Write a checkpoint under another name and rename it when it is whole. A job that is ended for \
+                 its memory or its time has to save before."
+            .into(),
         also: Vec::new(),
     })
 }

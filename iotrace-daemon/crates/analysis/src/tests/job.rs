@@ -127,10 +127,15 @@ impl Job {
 
     /// The process ends `ms` milliseconds after the start of the run.
     pub fn ends(&mut self, pid: u32, ms: u64) {
+        self.ends_by(pid, ms, 0);
+    }
+
+    /// The same by a signal; 0: by itself.
+    pub fn ends_by(&mut self, pid: u32, ms: u64, signal: u32) {
         self.model.event(Event::Exit {
             process: id(pid),
             time: START + ms * MS,
-            status: 0,
+            status: signal,
         });
     }
 

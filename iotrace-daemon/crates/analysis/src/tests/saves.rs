@@ -123,6 +123,43 @@ fn the_trained_model_is_a_save_of_its_own_at_once_behind_a_step() {
 }
 
 #[test]
+fn what_a_signal_cuts_off_is_no_save() {
+    // When the process that writes ends and by what signal, whether it is made again, how many saves, whether it is told.
+    let cases = [
+        (3_000, 9, false, 1, true),
+        (3_000, 9, true, 2, true),
+        // By itself, or long after the last write to a file that is kept open.
+        (3_000, 0, false, 2, false),
+        (9_000, 15, false, 2, false),
+    ];
+    for (end, signal, is_made_again, count, is_told) in cases {
+        let mut job = Job::with_spans(60_000);
+        job.program(1, 0);
+        job.write(used(1, "/out/step_100.pt", 500, 900), 8 * MIB, 0);
+        job.worker(2, 1);
+        let values = [
+            (OPENS, 1),
+            (WRITES, 4),
+            (BYTES_WRITTEN, 4 * MIB),
+            (MAX_BYTE_WRITTEN, 4 * MIB - 1),
+        ];
+        let cut = used(2, "/out/step_200.pt", 2_500, 2_990);
+        job.add(cut, &values, FIRST_WRITE, LAST_WRITE);
+        job.ends_by(2, end, signal);
+        if is_made_again {
+            job.program(3, 0);
+            job.write(used(3, "/out/step_200.pt", 5_000, 5_400), 8 * MIB, 0);
+        }
+        let found = saves(&job);
+        assert_eq!(found.len(), count, "{end} {signal}: {found:?}");
+        match is_told {
+            true => drop(job.finds("checkpoint-cut-off")),
+            false => job.finds_no("checkpoint-cut-off"),
+        }
+    }
+}
+
+#[test]
 fn deepspeed_shards_of_all_ranks_and_the_pointer_are_one_save() {
     let mut job = Job::new(60_000);
     for rank in 0..4_u32 {
