@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
+    naming::is_unfinished,
     saves::Event,
     uses::{Touch, Uses},
 };
@@ -18,10 +19,10 @@ use iotrace_model::{
     File, Model, Row,
     counters::{
         BYTES_WRITTEN, LAST_OPERATION, LAST_SYNC, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS, MSYNCS,
-        saturating_add,
+        RENAMES, saturating_add,
     },
     mounts::family,
-    paths::parent,
+    paths::{name, parent},
     run::{RAW, Run},
 };
 use iotrace_phases::copies::Copies;
@@ -293,8 +294,20 @@ impl<'a> Judge<'a> {
         };
         self.model.knows_syncs()
             && !self.is_lossy
+            && !self.may_be_renamed(event)
             && self.unplaced_until.is_none_or(|until| until < event.start)
             && !event.processes.iter().any(is_cut)
+    }
+
+    /// Whether a save still has the name of an unfinished file, and its process renamed what is not known: below a symbolic link,
+    /// the names of a rename are not those of the files.
+    fn may_be_renamed(&self, event: &Event) -> bool {
+        let renames = |process: &u32| {
+            let process = &self.model.processes()[*process as usize];
+            process.path_only.total().v[RENAMES] > 0
+        };
+        let is_unfinished = |file: &u32| is_unfinished(name(self.model.file(*file).path));
+        event.processes.iter().any(renames) && event.files.iter().any(is_unfinished)
     }
 
     /// What a file lacks; `None` if it is not known.

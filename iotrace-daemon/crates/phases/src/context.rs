@@ -36,6 +36,9 @@ const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 const TAKEN_FOR_DATA: [&str; 2] = ["hdf5-netcdf-root", "numpy"];
 /// Minimum number of files of one kind in a directory that makes them data; weights in as many parts have other names.
 const MIN_FAMILY_FILES: usize = 16;
+/// Minimum size of files of one kind in a directory that are data under names which no rule knows, bytes: many small files of a
+/// program are read again, too.
+const MIN_UNMATCHED_BYTES: u64 = 1 << 20;
 /// Minimum number of files of one kind in a directory that are called as what was read, and so were made of it.
 const MIN_SAME_STEMS: usize = 4;
 /// What a file holds that is one sample, or what a model made of one, if its name begins with the word, or its directory's where
@@ -394,6 +397,8 @@ struct Ambiguous {
     weights: HashMap<u32, u64>,
     /// By index: taken for data, and a checkpoint where written.
     data: HashSet<u32>,
+    /// By index: no rule matches it.
+    unmatched: HashSet<u32>,
 }
 
 /// Files, by index, whose reads built-in rules of these names sort.
@@ -449,19 +454,41 @@ impl Ambiguous {
             .collect();
         let in_place = taken(sorted, classifier, &PLACES_OF_WEIGHTS).filter(is_data);
         weights.extend(in_place.map(|file| (file, MIN_PASSES_IN_PLACE)));
-        Self { weights, data }
+        let is_unmatched = |file: &u32| {
+            let verdict = &sorted[*file as usize].verdict;
+            Direction::ALL
+                .iter()
+                .all(|direction| verdict.rule(*direction).is_none())
+                && !model.file(*file).is_directory()
+        };
+        let unmatched = (0..sorted.len() as u32).filter(is_unmatched);
+        let unmatched = families(model, unmatched, MIN_FAMILY_FILES).flatten();
+        Self {
+            weights,
+            data,
+            unmatched: unmatched.collect(),
+        }
     }
 
     fn reasons(&self, model: &Model, copies: &Copies) -> HashMap<u32, Reason> {
         let mut reasons = HashMap::new();
-        if self.weights.is_empty() && self.data.is_empty() {
+        if self.weights.is_empty() && self.data.is_empty() && self.unmatched.is_empty() {
             return reasons;
         }
         let groups = Groups::new(model);
         let mut read: HashMap<(u32, u32), u64> = HashMap::new();
         let mut written: HashSet<u32> = HashSet::new();
+        let mut unmatched: HashMap<(u32, u32), u64> = HashMap::new();
         for row in model.rows() {
             let is_data = self.data.contains(&row.file);
+            if self.unmatched.contains(&row.file) {
+                let v = row.cell.total().v;
+                if v[BYTES_WRITTEN] > 0 {
+                    written.insert(row.file);
+                }
+                let of_rank = unmatched.entry((row.file, groups.of(row.process)));
+                *of_rank.or_default() += v[BYTES_READ];
+            }
             if !is_data && !self.weights.contains_key(&row.file) {
                 continue;
             }
@@ -496,6 +523,9 @@ impl Ambiguous {
             reasons.entry(file).or_insert(Reason::Family);
         }
         self.indexed(model, &read, &mut reasons);
+        for file in read_as_data(model, &unmatched, &written) {
+            reasons.insert(file, Reason::ReadAgain);
+        }
         reasons
     }
 
@@ -516,6 +546,31 @@ impl Ambiguous {
             }
         }
     }
+}
+
+/// Of files that no rule matches those that epochs read: many of one kind in a directory, that one rank read twice over and this
+/// run did not write. `read`: bytes by file and rank.
+fn read_as_data(
+    model: &Model,
+    read: &HashMap<(u32, u32), u64>,
+    written: &HashSet<u32>,
+) -> Vec<u32> {
+    let again: HashSet<u32> = read
+        .iter()
+        .filter(|((file, _), bytes)| !written.contains(file) && is_again(model, *file, **bytes, 2))
+        .map(|((file, _), _)| *file)
+        .collect();
+    let families = families(model, again.into_iter(), MIN_FAMILY_FILES);
+    let size = |members: &Vec<u32>| {
+        members
+            .iter()
+            .map(|file| model.file(*file).size)
+            .sum::<u64>()
+    };
+    families
+        .filter(|members| size(members) >= MIN_UNMATCHED_BYTES)
+        .flatten()
+        .collect()
 }
 
 /// Of these files, which this run wrote, the arrays that have many siblings, all of them written before the first is read:

@@ -45,9 +45,12 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
     };
     let epochs = &data.analysis.epochs.epochs;
     let shuffled: Vec<&Epoch> = epochs.iter().filter(is_shuffled).collect();
+    let groups = Groups::new(data.model);
     let follow = |pair: &&[&Epoch]| {
         let is_known = pair.iter().all(|epoch| epoch.sequences.is_some());
-        is_known && pair[1].number == pair[0].number + 1
+        is_known
+            && pair[1].number == pair[0].number + 1
+            && are_of_one_training(data, &groups, pair[0], pair[1])
     };
     let pairs: Vec<&[&Epoch]> = shuffled.windows(2).filter(follow).collect();
     let is_same = |pair: &&&[&Epoch]| pair[0].sequences == pair[1].sequences;
@@ -76,6 +79,20 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
+/// Whether ranks of an epoch go on with the training of the one before: they are the same, or have loaded something meanwhile.
+/// Trainings that run one after the other may all begin with one seed.
+fn are_of_one_training(data: &Data<'_>, groups: &Groups, one: &Epoch, next: &Epoch) -> bool {
+    let ranks = |epoch: &Epoch| -> BTreeSet<u32> {
+        let processes = epoch.by_process.keys();
+        processes.map(|process| groups.of(*process)).collect()
+    };
+    let ranks_of_next = ranks(next);
+    let goes_on = |process: &u32| ranks_of_next.contains(&groups.of(*process));
+    let mut loads = data.analysis.restores.iter();
+    !ranks(one).is_disjoint(&ranks_of_next)
+        || loads.any(|load| load.start < next.end && load.processes.iter().any(goes_on))
+}
+
 /// Mean size of files from which on they hold many samples, bytes: ranks may take different ones of the same file.
 const MIN_SHARD_BYTES: u64 = 16 << 20;
 /// Minimum number of other reads of a rank before it reads a file again in another epoch.
@@ -84,6 +101,9 @@ const MIN_READS_BETWEEN: usize = 32;
 const AGAIN_SHARE: f64 = 0.05;
 /// Maximum number of reads of one file that are told apart in one interval.
 const MAX_PASSES: i64 = 100;
+/// Share of all files that several ranks have read, from which on they have no parts of their own: all of them may evaluate on the
+/// same files.
+const MIN_SEVERAL_SHARE: f64 = 0.5;
 /// Share of the files of the rank that has the most from which on a rank takes part.
 const MIN_PART: f64 = 0.1;
 /// Share of all files that is nearly all of them: a right sampler may leave some out of an epoch.
@@ -108,16 +128,26 @@ impl FirstEpoch {
         let mut epoch = Self::default();
         let mut last_read: HashMap<u32, usize> = HashMap::new();
         let mut again = 0;
+        // Turn and moment of the first read that is one again.
+        let mut first_again = None;
         epoch.start = reads.first().map_or(0, |(at, _)| *at);
         for (turn, (at, file)) in reads.iter().enumerate() {
             let before = last_read.insert(*file, turn);
-            again += usize::from(before.is_some_and(|before| turn - before >= MIN_READS_BETWEEN));
+            if before.is_some_and(|before| turn - before >= MIN_READS_BETWEEN) {
+                again += 1;
+                first_again.get_or_insert((turn, *at));
+            }
             if again as f64 > epoch.files.len() as f64 * AGAIN_SHARE {
                 epoch.has_another = true;
                 break;
             }
             epoch.files.insert(*file);
             epoch.end = *at;
+        }
+        if let Some((turn, at)) = first_again.filter(|_| epoch.has_another) {
+            // The next one has begun with files that are new to the rank.
+            epoch.files = reads[..turn].iter().map(|(_, file)| *file).collect();
+            epoch.end = at;
         }
         epoch
     }
@@ -192,6 +222,7 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
     let others = ranks.len().saturating_sub(1) as u64;
     let share = shared(&readers, others);
     let files = readers.len() as u64;
+    let of_several = readers.values().filter(|ranks| **ranks > 1).count() as u64;
     let ever: HashSet<u32> = by_rank.values().flatten().map(|(_, file)| *file).collect();
     if others == 0
         || !is_at_one_time
@@ -199,13 +230,14 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
         || (ever.len() as f64) < data.limit(AUDITED_FILES)
         || bytes / files.max(1) > MIN_SHARD_BYTES
         || share < data.limit(SHARED_FILES)
+        || (of_several as f64) < files as f64 * MIN_SEVERAL_SHARE
+        || are_trials(data, &groups, by_rank.keys())
         || shared_before_all(&by_rank) < MIN_SHARED_BEFORE_ALL
     {
         return None;
     }
     let again = read_ns as f64 * share * others as f64 / ranks.len() as f64;
     let saved = data.wall(Phase::Training, again as u64);
-    let of_several = readers.values().filter(|ranks| **ranks > 1).count() as u64;
     Some(Finding {
         code: "ranks-read-the-same",
         saving: Saving {
@@ -235,6 +267,35 @@ pub fn ranks_read_the_same(data: &Data<'_>) -> Option<Finding> {
                  launcher's own preparation of the loader (accelerate.prepare)."
             .into(),
         also: Vec::new(),
+    })
+}
+
+/// Whether these are trainings of their own, as a search for parameters runs them: none has the number of a rank, and each saves a
+/// model under the same name in its own directory.
+fn are_trials<'a>(
+    data: &Data<'_>,
+    groups: &Groups,
+    programs: impl Iterator<Item = &'a u32> + Clone,
+) -> bool {
+    let has_number = |program: &u32| {
+        let processes = data.model.processes();
+        processes[*program as usize].about.role.rank.is_some() || groups.is_spawned_rank(*program)
+    };
+    if programs.clone().any(has_number) {
+        return false;
+    }
+    // Who saves in which directory, by the name of the file.
+    let mut names: BTreeMap<&[u8], BTreeMap<&[u8], BTreeSet<u32>>> = BTreeMap::new();
+    for touch in data.uses.saved.iter().filter(|touch| touch.bytes > 0) {
+        let path = data.uses.path(data.model, touch.file);
+        let directories = names.entry(name(path)).or_default();
+        let savers = directories.entry(parent(path)).or_default();
+        savers.insert(groups.of(touch.process));
+    }
+    names.into_values().any(|directories| {
+        let savers: BTreeSet<u32> = directories.values().flatten().copied().collect();
+        let are_own = directories.values().all(|savers| savers.len() == 1);
+        are_own && directories.len() > 1 && programs.clone().all(|program| savers.contains(program))
     })
 }
 

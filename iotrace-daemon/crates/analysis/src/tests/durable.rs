@@ -194,6 +194,18 @@ fn a_rename_counts_whoever_makes_it() {
 }
 
 #[test]
+fn nothing_is_known_of_what_may_have_another_name() {
+    let steps = [Write(1_000), Sync(1_010)];
+    assert_eq!(durability(&job(TEMPORARY, &steps)).is_durable, Some(true));
+    // A rename below a symbolic link, by names that no file has.
+    let mut job = job(TEMPORARY, &steps);
+    let mut counters = Counters::ZERO;
+    counters.v[RENAMES] = 1;
+    job.model.add(id(1), Place::PathOnly, &counters);
+    assert_eq!(durability(&job).is_durable, None);
+}
+
+#[test]
 fn a_failed_attempt_is_no_save_and_the_next_one_is_whole() {
     let tries = [
         Write(1_000),

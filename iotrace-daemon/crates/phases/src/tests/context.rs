@@ -179,6 +179,25 @@ fn one_of_many_samples_that_nobody_reads_is_no_checkpoint() {
 }
 
 #[test]
+fn what_no_rule_knows_is_data_where_it_is_read_as_data() {
+    let read_as = |count: u32, passes: u64, written: u64| {
+        let paths: Vec<String> = (0..count)
+            .map(|index| format!("/x/f/{index:04}.raw"))
+            .collect();
+        let files: Vec<_> = paths
+            .iter()
+            .map(|path| (path.as_str(), passes * SIZE, written))
+            .collect();
+        sorted(&files)[0].phase(Direction::Read)
+    };
+    assert_eq!(read_as(16, 2, 0), Phase::Training);
+    for (count, passes, written) in [(15, 2, 0), (16, 1, 0), (16, 2, SIZE)] {
+        let phase = read_as(count, passes, written);
+        assert_eq!(phase, Phase::UNMATCHED, "{count} {passes} {written}");
+    }
+}
+
+#[test]
 fn what_is_made_of_each_sample_is_no_checkpoint() {
     let written_as = |stem: &dyn Fn(u32) -> String, count: u32| {
         let samples = (0..count).map(|index| (format!("/x/wavs/LJ-{index}.wav"), SIZE, 0));
