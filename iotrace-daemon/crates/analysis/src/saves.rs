@@ -339,6 +339,7 @@ impl Part {
         saturating_add(&mut own.mmaps, touch.mmaps);
         own.extent = own.extent.max(touch.extent);
         own.last_write = own.last_write.max(touch.last_write);
+        own.is_closed = touch.is_closed;
     }
 }
 
@@ -762,7 +763,7 @@ fn take_cut_off(model: &Model, uses: &Uses, parts: &mut Vec<Part>) -> Vec<Touch>
     let is_cut_off = |touch: &Touch| {
         let killed = uses.killed[touch.process as usize];
         let is_last = killed.is_some_and(|at| at - touch.end <= MAX_LAST_PAUSE_NS);
-        is_last && touch.bytes > 0 && touch.opens > touch.closes
+        is_last && touch.bytes > 0 && !touch.is_closed
     };
     let touches = parts.iter().map(|part| part.touch);
     let cut_off: Vec<Touch> = touches.filter(is_cut_off).collect();

@@ -79,6 +79,8 @@ pub struct Touch {
     pub last_write: Option<i64>,
     /// Whether it was written again after a pause.
     pub has_pause: bool,
+    /// Whether it was closed as often as it was opened, at the end at least.
+    pub is_closed: bool,
 }
 
 impl Touch {
@@ -801,6 +803,7 @@ impl Pass<'_> {
             extent: extent(counters),
             last_write: self.moment(v[LAST_WRITE]),
             has_pause: false,
+            is_closed: v[CLOSES] > 0 && v[CLOSES] >= v[OPENS],
         }
     }
 

@@ -341,10 +341,10 @@ pub fn cut_off(data: &Data<'_>) -> Option<Finding> {
             ..data.saving(0, Confidence::High, &[])
         },
         title: format!(
-            "{} of checkpoints not finished: a signal ended the process that wrote",
+            "{} not finished: a signal ended the process that wrote",
             match files.len() {
-                1 => "1 file is".to_owned(),
-                many => format!("{many} files are"),
+                1 => "1 file of a checkpoint is".to_owned(),
+                many => format!("{many} files of checkpoints are"),
             }
         ),
         evidence: vec![("files", Value::Count(files.len() as u64))],

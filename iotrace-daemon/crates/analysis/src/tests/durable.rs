@@ -458,7 +458,7 @@ fn a_save_that_was_cut_short_is_not_judged() {
         durability(&job).is_durable
     };
     // By SIGKILL soon after, and long after.
-    assert_eq!(killed(2_000, 9), None);
+    assert_eq!(killed(3_000, 9), None);
     assert_eq!(killed(30_000, 9), Some(false));
     // At its own end.
     assert_eq!(killed(2_000, 0), Some(false));
