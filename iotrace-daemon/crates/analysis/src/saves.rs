@@ -757,28 +757,32 @@ fn gap_of(key: &Key) -> i64 {
     }
 }
 
-/// What was written to files until a signal ended the process, which had them open. Takes out of the parts of saves those that were
-/// made again under the same name; of the others, what is saved with them is not whole.
+/// What was written to files until a signal ended the process, which had them open; not to those that it kept open from one save to
+/// the next. Takes out of the parts of saves those that were made again under the same name; of the others, what is saved with them
+/// is not whole.
 fn take_cut_off(model: &Model, uses: &Uses, parts: &mut Vec<Part>) -> Vec<Touch> {
+    if uses.killed.iter().all(Option::is_none) {
+        return Vec::new();
+    }
+    let mut unclosed: HashMap<(u32, u32), u32> = HashMap::new();
+    let mut last_starts: HashMap<&[u8], i64> = HashMap::new();
+    for Part { touch, .. } in &*parts {
+        *unclosed.entry((touch.process, touch.file)).or_default() += u32::from(!touch.is_closed);
+        let last = last_starts.entry(uses.path(model, touch.file));
+        let last = last.or_insert(touch.start);
+        *last = touch.start.max(*last);
+    }
     let is_cut_off = |touch: &Touch| {
         let killed = uses.killed[touch.process as usize];
-        let is_last = killed.is_some_and(|at| at - touch.end <= MAX_LAST_PAUSE_NS);
-        is_last && touch.bytes > 0 && !touch.is_closed
+        let was_killed = killed.is_some_and(|at| at - touch.end <= MAX_LAST_PAUSE_NS);
+        let is_kept_open = unclosed[&(touch.process, touch.file)] > 1;
+        was_killed && touch.bytes > 0 && !touch.is_closed && !is_kept_open
     };
-    let touches = parts.iter().map(|part| part.touch);
-    let cut_off: Vec<Touch> = touches.filter(is_cut_off).collect();
-    if cut_off.is_empty() {
-        return cut_off;
-    }
-    let mut last_starts: HashMap<&[u8], i64> = HashMap::new();
-    for part in &*parts {
-        let last = last_starts.entry(uses.path(model, part.touch.file));
-        let last = last.or_insert(part.touch.start);
-        *last = part.touch.start.max(*last);
-    }
-    parts.retain(|part| {
-        let last = last_starts[uses.path(model, part.touch.file)];
-        !is_cut_off(&part.touch) || last <= part.touch.start
+    let mut cut_off = Vec::new();
+    parts.retain(|Part { touch, .. }| {
+        let is_cut_off = is_cut_off(touch);
+        cut_off.extend(is_cut_off.then_some(*touch));
+        !is_cut_off || last_starts[uses.path(model, touch.file)] == touch.start
     });
     cut_off
 }

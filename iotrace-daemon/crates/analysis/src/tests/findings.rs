@@ -778,6 +778,20 @@ fn read_again_by_ranks() {
     with_ranks([&[0, 2], &[1, 3]]).finds_no("read-again-by-ranks");
     // Validation on one of them.
     with_ranks([&[0, 1, 2, 3], &[]]).finds_no("read-again-by-ranks");
+    // Programs that run one after the other, three passes each.
+    let mut job = Job::with_spans(40_000);
+    [10, 11].iter().for_each(|pid| job.program(*pid, 1));
+    for shard in 0..4 {
+        job.file(&format!("/data/shard-{shard}.tar"), 16 * MIB);
+    }
+    for turn in 0..24_u64 {
+        let (pid, from) = (10 + turn as u32 / 12, turn * 1_000);
+        let path = format!("/data/shard-{}.tar", turn % 4);
+        job.read(used(pid, &path, from, from + 900), 16 * MIB);
+        job.flush(from + 1_000);
+    }
+    job.finds_no("read-again-by-ranks");
+    assert_eq!(job.analysis().epochs.epochs.len(), 6);
 }
 
 /// Shards of 4 MiB that are opened one behind the other, so often each, and of which so many bytes are read in each open.
@@ -927,16 +941,21 @@ fn one_cause_is_one_finding() {
 
 /// Two epochs of 80 files in four directories, in these orders, by two workers that take every other file.
 fn in_orders(orders: [&[u64]; 2]) -> Job {
+    in_orders_by(orders, [1, 1])
+}
+
+/// The same by workers of these programs.
+fn in_orders_by(orders: [&[u64]; 2], programs: [u32; 2]) -> Job {
     let mut job = Job::new(100_000);
-    job.program(1, 0);
+    programs.iter().for_each(|pid| job.program(*pid, 0));
     let path = |file: u64| format!("/data/n{}/{:02}.jpg", file % 4, file / 4);
     for file in 0..80 {
         job.file(&path(file), MIB);
     }
-    for (epoch, order) in (0..).zip(orders) {
+    for (epoch, (order, program)) in (0..).zip(orders.into_iter().zip(programs)) {
         for worker in 0..2 {
             let pid = 10 + epoch as u32 * 2 + worker;
-            job.worker(pid, 1);
+            job.worker(pid, program);
             let own = order.iter().skip(worker as usize).step_by(2);
             for (turn, file) in (0..).zip(own) {
                 // One is a little slower in the second epoch: what is read at one time is chance.
@@ -964,6 +983,12 @@ fn epochs_in_the_same_order() {
     let mut sorted: Vec<u64> = (0..80).collect();
     sorted.sort_by_key(|file| (file % 4, file / 4));
     in_orders([&sorted, &sorted]).finds_no("epochs-in-the-same-order");
+    // Two trainings with one seed, and one that goes on from what the other saved.
+    let mut in_turn = in_orders_by([&one, &one], [1, 2]);
+    in_turn.finds_no("epochs-in-the-same-order");
+    in_turn.write(used(1, "/out/model_epoch1.pt", 45_000, 45_100), 8 * MIB, 0);
+    in_turn.read(used(2, "/out/model_epoch1.pt", 49_000, 49_100), 8 * MIB);
+    in_turn.finds("epochs-in-the-same-order");
     // An evaluation loads a model for each pass.
     let mut evaluation = in_orders([&one, &one]);
     for epoch in 0..2 {
@@ -1055,6 +1080,31 @@ fn ranks_read_the_same() {
             false => job.finds_no("ranks-read-the-same"),
         }
     }
+    // Trials, each with a model of its own.
+    for (directories, is_found) in [(["/out/0", "/out/1"], false), (["/out/0", "/out/0"], true)] {
+        let mut job = with_samples("train", 5_000, &[[order(5), order(5)]]);
+        for (pid, directory) in (10..).zip(directories) {
+            let path = format!("{directory}/model.pt");
+            job.write(used(pid, &path, 9_800, 9_900), MIB, 0);
+        }
+        match is_found {
+            true => drop(job.finds("ranks-read-the-same")),
+            false => job.finds_no("ranks-read-the-same"),
+        }
+    }
+    // Each has its part, and evaluates on all that are left.
+    let (training, rest): (Vec<u64>, Vec<u64>) = (0..96).partition(|file| *file < 60);
+    let epoch = |step: u64| {
+        let order: Vec<u64> = order(step)
+            .into_iter()
+            .filter(|file| training.contains(file))
+            .collect();
+        [0, 1].map(|rank| {
+            let part = order.iter().skip(rank).step_by(2).copied();
+            part.chain(rest.iter().copied()).collect::<Vec<u64>>()
+        })
+    };
+    with_samples("train", 5_000, &[5, 11, 17].map(epoch)).finds_no("ranks-read-the-same");
     // Validation, shards, and few files.
     let all = || [[order(5), order(7)]];
     with_samples("val", 5_000, &all()).finds_no("ranks-read-the-same");
