@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     io::{self, Write},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     process::ExitCode,
     str::FromStr,
@@ -61,6 +62,9 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
+/// Factors that may be asked for, besides infinite: what is beyond tells no more.
+const FACTORS: RangeInclusive<f64> = 1e-3..=1e3;
+
 /// So many times as fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Times(f64);
@@ -74,8 +78,8 @@ impl FromStr for Times {
         }
         let number = text.strip_suffix('x').unwrap_or(text);
         match number.parse() {
-            Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(Self(times)),
-            _ => Err("write a factor above 0, such as 2x or 0.5x, or `infinite`"),
+            Ok(times) if FACTORS.contains(&times) => Ok(Self(times)),
+            _ => Err("write a factor from 0.001x to 1000x, such as 2x or 0.5x, or `infinite`"),
         }
     }
 }
@@ -92,7 +96,9 @@ impl FromStr for FileSpeed {
             "fast" => Ok(Self(Speed::Typical)),
             _ => Times::from_str(text)
                 .map(|Times(times)| Self(Speed::Times(times)))
-                .map_err(|_| "write a factor above 0, such as 4x, `infinite`, or `fast`"),
+                .map_err(
+                    |_| "write a factor from 0.001x to 1000x, such as 4x, `infinite`, or `fast`",
+                ),
         }
     }
 }
@@ -342,7 +348,9 @@ mod tests {
         assert_eq!("2x".parse(), Ok(Times(2.0)));
         assert_eq!("0.5".parse(), Ok(Times(0.5)));
         assert_eq!("infinite".parse(), Ok(Times(f64::INFINITY)));
-        for wrong in ["", "x", "0x", "-1x", "NaN", "fast", "2y"] {
+        for wrong in [
+            "", "x", "0x", "1e-300x", "1001x", "-1x", "NaN", "fast", "2y",
+        ] {
             assert!(wrong.parse::<Times>().is_err(), "{wrong}");
         }
         assert_eq!("fast".parse(), Ok(FileSpeed(Speed::Typical)));
