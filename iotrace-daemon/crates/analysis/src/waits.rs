@@ -383,9 +383,9 @@ fn put_trainers_first(waiters: &mut [Waiter], workers: &Workers<'_>, run_ns: u64
             |judged: &[&Waiter]| seen_ns(judged.iter().copied()) >= ns_of(MIN_SEEN_SHARE, run_ns);
         if !is_seen(&judged) {
             for other in others {
-                let is_beside = |one: &&Waiter| other.start < one.end() && one.start < other.end();
+                let overlaps = |one: &&Waiter| other.start < one.end() && one.start < other.end();
                 let is_long = other.spent.whole() >= ns_of(MIN_JUDGED_SHARE, run_ns);
-                if is_long && !judged.iter().any(is_beside) {
+                if is_long && !judged.iter().any(overlaps) {
                     judged.push(other);
                 }
             }
@@ -624,7 +624,7 @@ mod tests {
         // Nobody trains, or for too little of the run to tell of it.
         assert_eq!(judged(&[(0, 100), (1, 90)], &[], &[]), [0]);
         assert_eq!(judged(&[(0, 100), (1, 40)], &[1], &[1]), [0]);
-        // Trainings one after the other, and beside each other; a look at the data is none.
+        // Trainings one after the other, and two at one time; a look at the data is none.
         let in_turn = [(0, 30), (31, 60), (61, 99), (99, 100)];
         assert_eq!(judged(&in_turn, &[0, 1, 2, 3], &[]), [0, 1, 2]);
         assert_eq!(judged(&[(0, 100), (0, 90)], &[0, 1], &[]), [0, 1]);

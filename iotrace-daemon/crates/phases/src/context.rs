@@ -14,7 +14,10 @@ use super::{
 };
 use iotrace_model::{
     Cell, File, Model,
-    counters::{BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS},
+    counters::{
+        BYTES_READ, BYTES_WRITTEN, FIRST_READ, LAST_WRITE, MAPPED_BYTES_DIRTIED, MMAPS,
+        saturating_add, saturating_sum,
+    },
     groups::Groups,
     paths::{name, parent, suffix},
 };
@@ -487,7 +490,7 @@ impl Ambiguous {
                     written.insert(row.file);
                 }
                 let of_rank = unmatched.entry((row.file, groups.of(row.process)));
-                *of_rank.or_default() += v[BYTES_READ];
+                saturating_add(of_rank.or_default(), v[BYTES_READ]);
             }
             if !is_data && !self.weights.contains_key(&row.file) {
                 continue;
@@ -561,12 +564,8 @@ fn read_as_data(
         .map(|((file, _), _)| *file)
         .collect();
     let families = families(model, again.into_iter(), MIN_FAMILY_FILES);
-    let size = |members: &Vec<u32>| {
-        members
-            .iter()
-            .map(|file| model.file(*file).size)
-            .sum::<u64>()
-    };
+    let size =
+        |members: &Vec<u32>| saturating_sum(members.iter().map(|file| model.file(*file).size));
     families
         .filter(|members| size(members) >= MIN_UNMATCHED_BYTES)
         .flatten()

@@ -16,7 +16,7 @@ use crate::{
 use iotrace_common::diag;
 use iotrace_model::{
     counters::{BYTES_READ, BYTES_WRITTEN, MMAPS, saturating_add, saturating_sum},
-    groups::Groups,
+    groups::{Groups, parents},
     paths::{name, parent, suffix},
 };
 use iotrace_phases::phase::Phase;
@@ -45,12 +45,15 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
     };
     let epochs = &data.analysis.epochs.epochs;
     let shuffled: Vec<&Epoch> = epochs.iter().filter(is_shuffled).collect();
-    let groups = Groups::new(data.model);
+    if shuffled.len() < 2 {
+        return None;
+    }
+    let programs = programs(data);
     let follow = |pair: &&[&Epoch]| {
         let is_known = pair.iter().all(|epoch| epoch.sequences.is_some());
         is_known
             && pair[1].number == pair[0].number + 1
-            && are_of_one_training(data, &groups, pair[0], pair[1])
+            && are_of_one_training(data, &programs, pair[0], pair[1])
     };
     let pairs: Vec<&[&Epoch]> = shuffled.windows(2).filter(follow).collect();
     let is_same = |pair: &&&[&Epoch]| pair[0].sequences == pair[1].sequences;
@@ -79,17 +82,37 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether ranks of an epoch go on with the training of the one before: they are the same, or have loaded something meanwhile.
-/// Trainings that run one after the other may all begin with one seed.
-fn are_of_one_training(data: &Data<'_>, groups: &Groups, one: &Epoch, next: &Epoch) -> bool {
-    let ranks = |epoch: &Epoch| -> BTreeSet<u32> {
-        let processes = epoch.by_process.keys();
-        processes.map(|process| groups.of(*process)).collect()
+/// By process: the one that began to run its program; forks go on with it.
+fn programs(data: &Data<'_>) -> Vec<u32> {
+    let processes = data.model.processes();
+    let (groups, parents) = (Groups::new(data.model), parents(data.model));
+    let program = |process: u32| {
+        let mut program = groups.of(process);
+        // Bounded: parents that name each other would never end.
+        for _ in 0..processes.len() {
+            match parents[program as usize] {
+                Some(parent) if processes[program as usize].about.execs == 0 => program = parent,
+                _ => break,
+            }
+        }
+        program
     };
-    let ranks_of_next = ranks(next);
-    let goes_on = |process: &u32| ranks_of_next.contains(&groups.of(*process));
+    (0..processes.len() as u32).map(program).collect()
+}
+
+/// Whether an epoch is of the training of the one before: the same programs read in it, or they have loaded something meanwhile.
+/// Trainings that run one after the other may all begin with one seed.
+fn are_of_one_training(data: &Data<'_>, programs: &[u32], one: &Epoch, next: &Epoch) -> bool {
+    let of = |epoch: &Epoch| -> BTreeSet<u32> {
+        let processes = epoch.by_process.keys();
+        processes
+            .map(|process| programs[*process as usize])
+            .collect()
+    };
+    let of_next = of(next);
+    let goes_on = |process: &u32| of_next.contains(&programs[*process as usize]);
     let mut loads = data.analysis.restores.iter();
-    !ranks(one).is_disjoint(&ranks_of_next)
+    !of(one).is_disjoint(&of_next)
         || loads.any(|load| load.start < next.end && load.processes.iter().any(goes_on))
 }
 
