@@ -12,7 +12,7 @@ use iotrace_model::{
     Model,
     counters::*,
     input::{Place, ProcessId},
-    run::Run,
+    run::{Run, rfc3339},
 };
 use iotrace_recording::Recorder;
 use serde_json::Value;
@@ -360,21 +360,26 @@ fn thresholds_of_a_file_hold() {
     );
 }
 
-/// A log of job 4242 as the service leaves it.
+/// A log of job 4242 and this program as the service leaves it.
 fn job_log(
     logs: &Path,
-    name: &str,
+    program: &str,
     host: &str,
     user: u32,
     seconds: u64,
     complete: bool,
 ) -> PathBuf {
-    let directory = logs.join("2026/01/02").join(format!("{name}.d"));
-    fs::create_dir_all(directory.parent().unwrap()).unwrap();
+    const START_UNIX_NS: i64 = 1_700_000_000_000_000_000;
+    let start = rfc3339(START_UNIX_NS);
+    let (date, time) = start.split_at(10);
+    let time: String = time.chars().filter(char::is_ascii_digit).collect();
+    let day = logs.join(date.replace('-', "/"));
+    fs::create_dir_all(&day).unwrap();
+    let directory = day.join(format!("{user}_{program}_slurm-4242_{host}_{time}.d"));
     record(&directory, &run(host, 1_700_000_000), 40, 0);
     let about = serde_json::json!({
         "unit": "slurm:4242", "kind": "job", "job": "4242", "step": "", "user": user, "host": host,
-        "executable": "python3", "start_unix_ns": 1_700_000_000_000_000_000_i64,
+        "executable": program, "start_unix_ns": START_UNIX_NS,
         "duration_ns": seconds * SECOND, "bytes_read": 0, "bytes_written": 0, "operations": 0,
         "merged": 0, "complete": complete,
     });
@@ -415,6 +420,13 @@ fn a_job_may_have_several_logs_of_a_node() {
         code == Some(1) && said.contains("user 8, 500.0 s"),
         "{said}"
     );
+    // One whose user writes that it is of this job, which its name does not say.
+    let forged = job_log(&logs, "forged", "gpu-1", 7, 900, true);
+    let name = forged.file_name().unwrap().to_str().unwrap();
+    let own = forged.with_file_name(name.replace("4242", "17"));
+    fs::rename(&forged, &own).unwrap();
+    let (_, said) = report();
+    assert!(!said.contains("900.0 s"), "{said}");
     // What may be being written stays.
     let (code, said) = on_logs(&logs, &["jobs", "rm", "4242"]);
     assert!(code == Some(1) && said.contains("--unfinished"), "{said}");
