@@ -319,13 +319,13 @@ fn read_at_one_time(files: &[&[&Visit]], groups: &Groups) -> bool {
         *start = visit.start.min(*start);
         *end = visit.end.max(*end);
     }
-    let shortest = spans.values().map(|(start, end)| end - start).min();
-    let last_start = spans.values().map(|(start, _)| *start).max();
-    let first_end = spans.values().map(|(_, end)| *end).min();
-    last_start
-        .zip(first_end)
-        .zip(shortest)
-        .is_some_and(|((start, end), shortest)| end - start >= shortest / 2)
+    let (mut start, mut end, mut shortest) = (i64::MIN, i64::MAX, i64::MAX);
+    for (first, last) in spans.into_values() {
+        start = first.max(start);
+        end = last.min(end);
+        shortest = (last - first).min(shortest);
+    }
+    end.saturating_sub(start) >= shortest / 2
 }
 
 /// Whether every rank read every file in full, and equally often.

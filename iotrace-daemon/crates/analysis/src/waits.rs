@@ -135,13 +135,11 @@ impl<'a> Workers<'a> {
             let such = processes.filter(|(_, process)| is_such(process));
             such.map(|(index, _)| groups.of(index)).collect()
         };
-        let of = |process: &Process, phase: Phase| process.phases.total(phase.code());
-        let saves = |process: &Process| of(process, Phase::Checkpoint).bytes_written > 0;
         Self {
             groups,
             readers: leaders(&Process::reads_data),
-            with_samples: leaders(&|process| of(process, Phase::Training).operations > 0),
-            with_data: leaders(&|process| process.reads_data() || saves(process)),
+            with_samples: leaders(&Process::uses_samples),
+            with_data: leaders(&|process| process.reads_data() || process.saves()),
         }
     }
 
@@ -575,41 +573,36 @@ fn phase_of(sorted: &[Sorted], key: &Key) -> Phase {
 mod tests {
     use super::*;
 
+    /// Programs of which these use training data, and these read data or save.
+    fn workers<'a>(groups: &'a Groups, with_samples: &[u32], with_data: &[u32]) -> Workers<'a> {
+        Workers {
+            groups,
+            readers: HashSet::new(),
+            with_samples: with_samples.iter().copied().collect(),
+            with_data: with_data.iter().copied().collect(),
+        }
+    }
+
     /// Threads of one process each, by when they began and ended; their processes are numbered in this order.
-    fn waiters(spans: &[(i64, i64)]) -> Vec<Waiter> {
+    fn waiters(workers: &Workers<'_>, spans: &[(i64, i64)]) -> Vec<Waiter> {
         let spans = (0..).zip(spans);
         let mut waiters: Vec<Waiter> = spans
             .map(|(process, (start, end))| {
-                let mut spent = Spent::default();
-                spent.add(Leaf::Running, (end - start) as u64);
-                Waiter {
-                    process,
-                    start: *start,
-                    spent,
-                    files: Vec::new(),
-                    startup_faults: 0,
-                    waited_itself: 0,
-                    ran_in_calls: [0; 2],
-                    steps: Vec::new(),
-                    by_epoch: None,
-                    loaders: BTreeSet::new(),
-                }
+                let mut waiter = waiter(&[], workers, process, &[]);
+                waiter.start = *start;
+                waiter.spent.add(Leaf::Running, (end - start) as u64);
+                waiter
             })
             .collect();
         waiters.sort_by_key(|waiter| Reverse(waiter.spent.whole()));
         waiters
     }
 
-    /// The processes that a run of 100 ns is judged by, where some use training data and others read data or save.
+    /// The processes that a run of 100 ns is judged by.
     fn judged(spans: &[(i64, i64)], with_samples: &[u32], with_data: &[u32]) -> Vec<u32> {
         let groups = Groups::new(&Model::default());
-        let workers = Workers {
-            groups: &groups,
-            readers: HashSet::new(),
-            with_samples: with_samples.iter().copied().collect(),
-            with_data: with_data.iter().copied().collect(),
-        };
-        let mut waiters = waiters(spans);
+        let workers = workers(&groups, with_samples, with_data);
+        let mut waiters = waiters(&workers, spans);
         let count = put_trainers_first(&mut waiters, &workers, 100);
         let mut judged: Vec<u32> = waiters[..count].iter().map(|one| one.process).collect();
         judged.sort_unstable();
@@ -637,7 +630,11 @@ mod tests {
 
     #[test]
     fn threads_in_turn_wait_one_after_the_other() {
-        let most = |spans| at_most(&waiters(spans), |waiter| waiter.spent.whole());
+        let groups = Groups::new(&Model::default());
+        let workers = workers(&groups, &[], &[]);
+        let most = |spans: &[(i64, i64)]| {
+            at_most(&waiters(&workers, spans), |waiter| waiter.spent.whole())
+        };
         assert_eq!(most(&[(0, 30), (30, 60), (61, 99)]), 98);
         assert_eq!(most(&[(0, 50), (10, 100)]), 90);
         assert_eq!(most(&[(0, 40), (10, 90), (60, 100)]), 80);

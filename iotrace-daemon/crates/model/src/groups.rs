@@ -91,15 +91,10 @@ fn workers(parents: &[Option<u32>]) -> BTreeMap<u32, Vec<u32>> {
     workers
 }
 
-fn saves(process: &Process) -> bool {
-    let saved = process.phases.total(code::CHECKPOINT as u16);
-    saved.bytes_written > 0
-}
-
 /// Whether a process saves, or reads what is named as training data.
 fn trains(process: &Process) -> bool {
     let read = process.phases.total(code::TRAINING as u16);
-    saves(process) || read.bytes_read > 0
+    process.saves() || read.bytes_read > 0
 }
 
 /// Ranks that are known by a save of one of them.
@@ -111,7 +106,7 @@ fn saving_ranks(
     let process = |index: &u32| &processes[*index as usize];
     let ranks = workers.iter().filter_map(|(parent, workers)| {
         let (ranks, others): (Vec<u32>, Vec<u32>) = workers.iter().partition(|one| is_spawned(one));
-        let are_ranks = ranks.len() > 1 && ranks.iter().any(|index| saves(process(index)));
+        let are_ranks = ranks.len() > 1 && ranks.iter().any(|index| process(index).saves());
         let mut others = [parent].into_iter().chain(&others);
         (are_ranks && !others.any(|index| trains(process(index)))).then_some(ranks)
     });
@@ -125,7 +120,7 @@ fn waited_for(
     workers: &BTreeMap<u32, Vec<u32>>,
 ) -> Vec<u32> {
     let process = |index: &u32| &model.processes()[*index as usize];
-    let has_data = |index: &u32| saves(process(index)) || process(index).reads_data();
+    let has_data = |index: &u32| process(index).saves() || process(index).reads_data();
     let is_rank = |index: &u32| {
         let mut own = workers.get(index).into_iter().flatten();
         has_data(index) || own.any(has_data)

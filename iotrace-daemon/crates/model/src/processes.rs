@@ -77,13 +77,22 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it saved, by the names of files.
+    pub fn saves(&self) -> bool {
+        self.phases.total(code::CHECKPOINT as u16).bytes_written > 0
+    }
+
+    /// Whether it used what is named as training data.
+    pub fn uses_samples(&self) -> bool {
+        self.phases.total(code::TRAINING as u16).operations > 0
+    }
+
     /// Whether it read data. By its name alone, a file of data may be of any phase but that of programs and libraries.
     pub fn reads_data(&self) -> bool {
         let read = (0..COUNT as u16)
             .filter(|phase| *phase != code::STARTUP as u16)
             .map(|phase| self.phases.total(phase).bytes_read);
-        self.phases.total(code::TRAINING as u16).operations > 0
-            || saturating_sum(read) >= DATA_BYTES.into()
+        self.uses_samples() || saturating_sum(read) >= DATA_BYTES.into()
     }
 
     /// Whether something about it changed since the last flush.

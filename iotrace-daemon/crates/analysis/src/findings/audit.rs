@@ -585,6 +585,11 @@ const MAX_MIXED_RUN: usize = 8;
 const MIN_APART_RUN: usize = 16;
 /// Factor by which validation files may follow each other more often than if all are mixed.
 const MIXED_FACTOR: f64 = 2.0;
+/// Minimum number of runs of training files between validation files whose lengths tell whether all are mixed.
+const MIN_RUNS: usize = 8;
+/// Spread of these lengths, as a share of their mean, below which a loop reads validation files after so many of the others: if all
+/// are mixed, it is 0.45 or more even where one in five is for training.
+const MAX_LOOP_SPREAD: f64 = 0.3;
 /// Share of the training passes in which a file is read to count as one of theirs.
 const MIN_PASSES_SHARE: f64 = 0.75;
 
@@ -621,10 +626,13 @@ pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
     }
     let mut trials: HashMap<u32, Trials> = HashMap::new();
     let (mut mixed_runs, mut mixed, mut training) = (0_u64, 0_u64, 0_u64);
+    let mut lengths: Vec<f64> = Vec::new();
     for reads in by_process.values_mut() {
         reads.sort_unstable();
         let runs: Vec<&[(i64, u32, bool)]> = reads.chunk_by(|a, b| a.2 == b.2).collect();
         let before = mixed_runs;
+        let between = runs.iter().skip(1).rev().skip(1).filter(|run| !run[0].2);
+        lengths.extend(between.map(|run| run.len() as f64));
         for (turn, run) in runs.iter().enumerate().filter(|(_, run)| run[0].2) {
             let is_between = turn > 0 && turn + 1 < runs.len();
             let is_mixed = is_between && run.len() <= MAX_MIXED_RUN;
@@ -659,6 +667,7 @@ pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
         || epochs < 2
         || (leaked.len() as f64) < data.limit(LEAKED_FILES)
         || mixed as f64 > mixed_runs as f64 * expected * MIXED_FACTOR
+        || is_loop(&lengths)
     {
         return None;
     }
@@ -689,6 +698,15 @@ pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
             .into(),
         also: Vec::new(),
     })
+}
+
+/// Whether so many training files are read between validation files each time, as by a loop that takes one after each step.
+fn is_loop(lengths: &[f64]) -> bool {
+    let count = lengths.len() as f64;
+    let mean = lengths.iter().sum::<f64>() / count;
+    let spread = lengths.iter().map(|length| (length - mean).powi(2));
+    let spread = (spread.sum::<f64>() / count).sqrt();
+    lengths.len() >= MIN_RUNS && spread < mean * MAX_LOOP_SPREAD
 }
 
 /// Which of the files that were read are for validation, and which for training, as one component of their paths says where

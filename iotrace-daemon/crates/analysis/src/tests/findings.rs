@@ -1028,16 +1028,19 @@ fn with_samples_in(model: Model, name: &str, size: u64, epochs: &[[Vec<u64>; 2]]
     job
 }
 
+/// So many numbers in an order that looks random.
+fn shuffled(count: u64, seed: u64) -> Vec<u64> {
+    let mut order: Vec<u64> = (0..count).collect();
+    order.sort_by_key(|number| {
+        let mixed = (number + 97 * seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    });
+    order
+}
+
 #[test]
 fn ranks_read_the_same() {
-    let order = |seed: u64| -> Vec<u64> {
-        let mut order: Vec<u64> = (0..96).collect();
-        order.sort_by_key(|file| {
-            let mixed = (file + 97 * seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            (mixed ^ mixed >> 31).wrapping_mul(0xbf58_476d_1ce4_e5b9)
-        });
-        order
-    };
+    let order = |seed: u64| shuffled(96, seed);
     let part = |step: u64, rank: usize| -> Vec<u64> {
         order(step).into_iter().skip(rank).step_by(2).collect()
     };
@@ -1068,23 +1071,22 @@ fn ranks_read_the_same() {
     with_samples("train", 5_000, &exchanged).finds_no("ranks-read-the-same");
     let dropped = right.map(|ranks| ranks.map(|files| files[..45].to_vec()));
     with_samples("train", 5_000, &dropped).finds_no("ranks-read-the-same");
-    // Ranks that share the layers of one model, as the names of their saves say.
-    for (ranks, is_found) in [([0, 1], false), ([0, 0], true)] {
+    // Ranks that share the layers of one model, as the names of their saves say, and trials, each with a model of its own.
+    for (saved, is_found) in [
+        (
+            [
+                "iter_100/mp_rank_00/model_optim_rng.pt",
+                "iter_100/mp_rank_01/model_optim_rng.pt",
+            ],
+            false,
+        ),
+        (["iter_100/mp_rank_00/model_optim_rng.pt"; 2], true),
+        (["0/model.pt", "1/model.pt"], false),
+        (["0/model.pt"; 2], true),
+    ] {
         let mut job = with_samples("train", 5_000, &[[order(5), order(5)]]);
-        for (pid, rank) in (10..).zip(ranks) {
-            let path = format!("/out/iter_100/mp_rank_{rank:02}/model_optim_rng.pt");
-            job.write(used(pid, &path, 9_800, 9_900), MIB, 0);
-        }
-        match is_found {
-            true => drop(job.finds("ranks-read-the-same")),
-            false => job.finds_no("ranks-read-the-same"),
-        }
-    }
-    // Trials, each with a model of its own.
-    for (directories, is_found) in [(["/out/0", "/out/1"], false), (["/out/0", "/out/0"], true)] {
-        let mut job = with_samples("train", 5_000, &[[order(5), order(5)]]);
-        for (pid, directory) in (10..).zip(directories) {
-            let path = format!("{directory}/model.pt");
+        for (pid, path) in (10..).zip(saved) {
+            let path = format!("/out/{path}");
             job.write(used(pid, &path, 9_800, 9_900), MIB, 0);
         }
         match is_found {
@@ -1243,14 +1245,13 @@ fn with_leak(names: [&str; 2], leaked: u64, order: impl Fn(u64, u64) -> u64) -> 
 
 #[test]
 fn validation_in_training() {
-    let mixed = |turn: u64, files: u64| turn * 47 % files;
+    let mixed = |turn: u64, files: u64| shuffled(files, 5)[(turn % files) as usize];
     let in_turn = |turn: u64, files: u64| turn % files;
     let code = "validation-in-training";
     let found = with_leak(["train", "val"], 40, mixed).finds(code);
     assert_eq!(found.saving.at_most_ns, 0);
     for evidence in [
-        // One ends a training pass, and the pass over all of them follows.
-        ("files", Value::Count(39)),
+        ("files", Value::Count(40)),
         ("validation_files", Value::Count(40)),
         ("training_files", Value::Count(64)),
         ("epochs", Value::Count(2)),
@@ -1266,6 +1267,15 @@ fn validation_in_training() {
     with_leak(["train", "val"], 15, mixed).finds_no(code);
     with_leak(["train", "val"], 0, mixed).finds_no(code);
     with_leak(["train", "val"], 40, in_turn).finds_no(code);
+    // Each step takes a file for validation, too.
+    let by_steps = |turn: u64, files: u64| {
+        let (step, place) = (turn % files / 3, turn % files % 3);
+        match place {
+            2 => 64 + step,
+            place => step * 2 + place,
+        }
+    };
+    with_leak(["train", "val"], 32, by_steps).finds_no(code);
     // No name says that they are for validation, or for training.
     with_leak(["train", "more"], 40, mixed).finds_no(code);
     with_leak(["cats", "dev"], 40, mixed).finds_no(code);

@@ -187,24 +187,30 @@ fn leaves(resolver: &mut Resolver) -> Vec<(Leaf, u64)> {
     by_leaf.into_iter().collect()
 }
 
+const MAIN: Id = (MAIN_TID, MAIN_TID);
+const WORKER: Id = (WORKER_TID, WORKER_TID);
+
+/// What the main thread waited for in this wait of 1,000 ns, in which the worker read for 900 ns.
+fn waited_for(wait: &Wait) -> Vec<(Leaf, u64)> {
+    let mut resolver = Resolver::default();
+    let reads = reads(WORKER, 0, 900);
+    let records = [&born(MAIN, 0), &born(WORKER, 0), &reads, wait];
+    records.into_iter().for_each(|wait| resolver.add(wait));
+    leaves(&mut resolver)
+}
+
+/// What [`waited_for`] finds where the main thread waited for the worker.
+const OF_WORKER: [(Leaf, u64); 2] = [(Leaf::Storage, 900), (Leaf::Computing, 100)];
+
 #[test]
 fn who_opens_a_fifo_waits_for_the_other_end() {
-    let (main, worker) = ((MAIN_TID, MAIN_TID), (WORKER_TID, WORKER_TID));
     let opens = |state, by_nr, flags| Wait {
         state,
         nr: libc::SYS_openat as i32,
         by_nr,
-        ..waits(main, 0, 1_000, worker, flag::IN_OPERATION | flags)
+        ..waits(MAIN, 0, 1_000, WORKER, flag::IN_OPERATION | flags)
     };
-    let found = |wait: &Wait| {
-        let mut resolver = Resolver::default();
-        let reads = reads(worker, 0, 900);
-        let records = [&born(main, 0), &born(worker, 0), &reads, wait];
-        records.into_iter().for_each(|wait| resolver.add(wait));
-        leaves(&mut resolver)
-    };
-    let of_worker = [(Leaf::Storage, 900), (Leaf::Computing, 100)];
-    assert_eq!(found(&opens(1, NO_CALL, 0)), of_worker);
+    assert_eq!(waited_for(&opens(1, NO_CALL, 0)), OF_WORKER);
     // The lock of a directory, a filesystem in user space, one in the kernel.
     let storage = [(Leaf::Storage, 1_000)];
     for wait in [
@@ -212,8 +218,34 @@ fn who_opens_a_fifo_waits_for_the_other_end() {
         opens(1, libc::SYS_writev as i32, 0),
         opens(1, NO_CALL, flag::BY_KERNEL),
     ] {
-        assert_eq!(found(&wait), storage, "{wait:?}");
+        assert_eq!(waited_for(&wait), storage, "{wait:?}");
     }
+}
+
+#[test]
+fn a_worker_may_wake_by_locks_queues_and_signals() {
+    for (nr, by_nr) in [
+        (libc::SYS_flock, libc::SYS_flock),
+        (libc::SYS_fcntl, libc::SYS_fcntl),
+        (libc::SYS_semtimedop, libc::SYS_semop),
+        (libc::SYS_msgrcv, libc::SYS_msgsnd),
+        (libc::SYS_mq_timedreceive, libc::SYS_mq_timedsend),
+        (libc::SYS_rt_sigtimedwait, libc::SYS_rt_sigqueueinfo),
+        (libc::SYS_read, libc::SYS_tee),
+    ] {
+        let wait = Wait {
+            nr: nr as i32,
+            by_nr: by_nr as i32,
+            ..waits(MAIN, 0, 1_000, WORKER, 0)
+        };
+        assert_eq!(waited_for(&wait), OF_WORKER, "{nr} {by_nr}");
+    }
+    // It was interrupted in a call that wakes nobody.
+    let interrupted = Wait {
+        by_nr: libc::SYS_getpid as i32,
+        ..waits(MAIN, 0, 1_000, WORKER, 0)
+    };
+    assert_eq!(waited_for(&interrupted), [(Leaf::Other, 1_000)]);
 }
 
 /// A thread waits for a descriptor from `off` until its timeout.
