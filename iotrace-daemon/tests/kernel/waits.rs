@@ -221,18 +221,25 @@ fn a_loader_that_computes_holds_up() {
 
 #[test]
 fn a_run_is_judged_by_what_trains() {
-    for script in [
-        r#""$@" | cat"#,
-        r#"sleep 60 & "$@"; kill $!"#,
-        r#""$@"; "$@"; "$@""#,
+    for (script, who) in [
+        (r#""$@" | cat"#, "the main thread"),
+        (r#"sleep 60 & "$@"; kill $!"#, "the main thread"),
+        (r#""$@"; "$@"; "$@""#, "3 main threads"),
     ] {
-        quiet::measured(|| {
+        let (report, truth) = quiet::measured(|| {
             let program = Program::new("decoding", false);
             let script = ["bash", "-c", script, "bash"].map(str::to_owned);
             let command = [&script[..], &program.command].concat();
-            let report = Iotrace::record().flush("250ms").command(command).report();
-            assert_eq!(report["verdict"]["code"], "waits-for-loader", "{script:?}");
+            let finished = Iotrace::record().flush("250ms").command(command);
+            (finished.report(), program.truth())
         });
+        let verdict = &report["verdict"];
+        assert!(text(verdict, "text").contains(who), "{script}: {verdict}");
+        // Where others use the CPUs, it waits for those as well.
+        let is_told = ["waits-for-loader", "waits-for-cpus"].contains(&text(verdict, "code"));
+        assert!(is_told, "{script}: {verdict}");
+        let is_program = report["waits"][0]["pid"] == truth["pid"];
+        assert!(is_program || who == "3 main threads", "{script}: {verdict}");
     }
 }
 

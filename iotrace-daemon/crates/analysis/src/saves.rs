@@ -313,7 +313,8 @@ fn remove_failed(model: &Model, uses: &Uses, parts: &mut Vec<Part>) {
         for pair in touches.windows(2) {
             let (own, next) = (pair[0], pair[1]);
             let size = uses.sizes[file as usize];
-            let is_whole = next.bytes >= size - size / SMALL_PART_RATIO;
+            // Who renamed it wrote nothing.
+            let is_whole = next.bytes > 0 && next.bytes >= size - size / SMALL_PART_RATIO;
             let is_renamed = renames
                 .iter()
                 .any(|at| (own.start..next.start).contains(at));

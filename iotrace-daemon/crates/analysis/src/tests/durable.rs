@@ -194,6 +194,41 @@ fn a_rename_counts_whoever_makes_it() {
 }
 
 #[test]
+fn who_renames_a_file_of_unknown_size_has_not_written_it_again() {
+    let mut job = Job::with_spans(60_000);
+    let file = job.file(TEMPORARY, 0);
+    let at = |ms: u64| START_NS + ms * 1_000_000;
+    let counters = |ms: u64, values: &[(usize, u64)]| {
+        let mut counters = Counters::ZERO;
+        (counters.v[FIRST_OPERATION], counters.v[LAST_OPERATION]) = (at(ms), at(ms) + 100);
+        values
+            .iter()
+            .for_each(|(index, value)| counters.v[*index] = *value);
+        counters
+    };
+    let values = [(OPENS, 1), (CLOSES, 1), (WRITES, 1), (BYTES_WRITTEN, 7_000)];
+    let written = counters(1_000, &values);
+    job.program(1, 0);
+    job.model.add(id(1), Place::File(file), &written);
+    job.model.add_span(id(1), file, 1, &written);
+    job.program(2, 0);
+    job.model.event(Event::Rename {
+        process: id(2),
+        time: at(4_000) + 100,
+        from: TEMPORARY.into(),
+        to: NAME.into(),
+        exchange: false,
+    });
+    let renamed = counters(4_000, &[(RENAMES, 1)]);
+    job.model.add(id(2), Place::PathOnly, &renamed);
+    let saves = job.analysis().checkpoints;
+    assert_eq!(
+        saves.iter().map(|save| save.bytes).collect::<Vec<_>>(),
+        [7_000]
+    );
+}
+
+#[test]
 fn nothing_is_known_of_what_may_have_another_name() {
     let steps = [Write(1_000), Sync(1_010)];
     assert_eq!(durability(&job(TEMPORARY, &steps)).is_durable, Some(true));
