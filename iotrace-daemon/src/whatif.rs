@@ -63,7 +63,7 @@ pub struct Args {
 }
 
 /// Factors that may be asked for, besides infinite: what is beyond tells no more.
-const FACTORS: RangeInclusive<f64> = 1e-3..=1e3;
+const SPEED_FACTORS: RangeInclusive<f64> = 1e-3..=1e3;
 
 /// So many times as fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,7 +78,7 @@ impl FromStr for Times {
         }
         let number = text.strip_suffix('x').unwrap_or(text);
         match number.parse() {
-            Ok(times) if FACTORS.contains(&times) => Ok(Self(times)),
+            Ok(times) if SPEED_FACTORS.contains(&times) => Ok(Self(times)),
             _ => Err("write a factor from 0.001x to 1000x, such as 2x or 0.5x, or `infinite`"),
         }
     }

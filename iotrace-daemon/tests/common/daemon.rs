@@ -115,8 +115,8 @@ pub struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// The user, which is not the one of a front that may change its own.
-    pub const USER: u32 = 4_712;
+    /// Number of the user, which is not that of a front that may change its own.
+    pub const SERVICE_UID: u32 = 4_712;
 
     pub fn new() -> Self {
         let mut builder = tempfile::Builder::new();
@@ -136,8 +136,8 @@ impl Unprivileged {
         let mut command = Command::new(tool("setpriv"));
         command
             .args([
-                format!("--reuid={}", Self::USER),
-                format!("--regid={}", Self::USER),
+                format!("--reuid={}", Self::SERVICE_UID),
+                format!("--regid={}", Self::SERVICE_UID),
             ])
             .args(["--clear-groups", "--no-new-privs"])
             .args(sets.map(|set| format!("--{set}=-all{kept}")))

@@ -283,7 +283,7 @@ fn a_service_that_is_not_root_gives_logs_to_their_users() {
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let logs = dir.path().join("logs");
         fs::create_dir(&logs).unwrap();
-        chown(&logs, Some(Unprivileged::USER), None).unwrap();
+        chown(&logs, Some(Unprivileged::SERVICE_UID), None).unwrap();
         let config = dir.path().join("iotrace.toml");
         let keys =
             "flush = \"1s\"\nleast = \"0s\"\nkeep = \"30s\"\nformats = [\"recording\", \"json\"]";
@@ -300,7 +300,7 @@ fn a_service_that_is_not_root_gives_logs_to_their_users() {
         let owner = if is_complete {
             USER
         } else {
-            Unprivileged::USER
+            Unprivileged::SERVICE_UID
         };
         for path in [directory.clone(), directory.with_extension("json")] {
             let about = fs::metadata(&path).unwrap();

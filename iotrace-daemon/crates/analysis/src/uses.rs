@@ -430,14 +430,16 @@ impl Pass<'_> {
 
     /// The renames of files whose uses are known one by one, whoever renamed them.
     fn renamed(&self) -> Vec<Rename> {
-        let files: HashSet<u32> = self.spanned.iter().map(|(_, file)| *file).collect();
-        let renames = self
-            .model
-            .spans()
+        let spans = self.model.spans().into_iter();
+        let renames: Vec<_> = spans.flat_map(|spans| spans.renames()).collect();
+        // There are far fewer of them than of uses.
+        let files: HashSet<u32> = renames.iter().map(|(_, file, _)| *file).collect();
+        let spanned = self.spanned.iter().map(|(_, file)| *file);
+        let spanned: HashSet<u32> = spanned.filter(|file| files.contains(file)).collect();
+        let of_spanned = renames
             .into_iter()
-            .flat_map(|spans| spans.renames());
-        renames
-            .filter(|(_, file, _)| files.contains(file))
+            .filter(|(_, file, _)| spanned.contains(file));
+        of_spanned
             .map(|(process, file, at)| (file, process, self.at(at)))
             .collect()
     }

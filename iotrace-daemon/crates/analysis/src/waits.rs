@@ -377,9 +377,7 @@ fn put_trainers_first(waiters: &mut [Waiter], workers: &Workers<'_>, run_ns: u64
         if judged.is_empty() {
             continue;
         }
-        let is_seen =
-            |judged: &[&Waiter]| seen_ns(judged.iter().copied()) >= ns_of(MIN_SEEN_SHARE, run_ns);
-        if !is_seen(&judged) {
+        if !are_seen(&judged, run_ns) {
             for other in others {
                 let overlaps = |one: &&Waiter| other.start < one.end() && one.start < other.end();
                 let is_long = other.spent.whole() >= ns_of(MIN_JUDGED_SHARE, run_ns);
@@ -388,7 +386,7 @@ fn put_trainers_first(waiters: &mut [Waiter], workers: &Workers<'_>, run_ns: u64
                 }
             }
         }
-        if is_seen(&judged) {
+        if are_seen(&judged, run_ns) {
             let chosen: HashSet<u32> = judged.iter().map(|waiter| waiter.process).collect();
             waiters.sort_by_key(|waiter| !chosen.contains(&waiter.process));
             return chosen.len();
@@ -397,16 +395,17 @@ fn put_trainers_first(waiters: &mut [Waiter], workers: &Workers<'_>, run_ns: u64
     waiters.len().min(1)
 }
 
-/// For how much of a run at least one of these threads is known, nanoseconds.
-fn seen_ns<'a>(waiters: impl Iterator<Item = &'a Waiter>) -> u64 {
-    let mut spans: Vec<(i64, i64)> = waiters.map(|waiter| (waiter.start, waiter.end())).collect();
+/// Whether at least one of these threads is known for enough of the time for which they are judged, nanoseconds.
+fn are_seen(judged: &[&Waiter], whole_ns: u64) -> bool {
+    let spans = judged.iter().map(|waiter| (waiter.start, waiter.end()));
+    let mut spans: Vec<(i64, i64)> = spans.collect();
     spans.sort_unstable();
     let (mut seen, mut until) = (0, i64::MIN);
     for (start, end) in spans {
         seen += (end - start.max(until)).max(0);
         until = until.max(end);
     }
-    seen as u64
+    !judged.is_empty() && seen as f64 >= whole_ns as f64 * MIN_SEEN_SHARE
 }
 
 /// Of threads that are known one after the other, what they had together; of all such rows of threads that of the one that had most.
@@ -455,10 +454,8 @@ fn exposed(judged: &[&Waiter], run: &Run, whole_ns: u64) -> Option<Exposed> {
         improvable: at_most(judged.iter().copied(), Waiter::improvable),
     };
     let lost = run.losses.get(WAITS_LOST).copied().unwrap_or(0);
-    let seen = seen_ns(judged.iter().copied());
-    let is_seen = !judged.is_empty() && seen as f64 >= whole_ns as f64 * MIN_SEEN_SHARE;
     let is_resolved = exposed.share(spent.of(Leaf::Unresolved)) <= MAX_UNRESOLVED_SHARE;
-    (lost == 0 && is_seen && is_resolved).then_some(exposed)
+    (lost == 0 && are_seen(judged, whole_ns) && is_resolved).then_some(exposed)
 }
 
 /// Waits of the threads that a run is judged by, together; nanoseconds.

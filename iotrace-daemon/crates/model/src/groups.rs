@@ -46,17 +46,7 @@ impl Groups {
         let launchers = started
             .filter_map(|index| parents[*index as usize].take())
             .collect();
-        let leader = |index: u32| {
-            let mut leader = index;
-            // Bounded: parents that name each other would never end.
-            for _ in 0..processes.len() {
-                match parents[leader as usize] {
-                    Some(parent) => leader = parent,
-                    None => break,
-                }
-            }
-            leader
-        };
+        let leader = |index| oldest(&parents, index);
         Self {
             leader: (0..processes.len() as u32).map(leader).collect(),
             spawned,
@@ -78,6 +68,31 @@ impl Groups {
     pub fn is_launcher(&self, process: u32) -> bool {
         self.launchers.contains(&process)
     }
+}
+
+/// The process that a process descends from, by these parents.
+fn oldest(parents: &[Option<u32>], process: u32) -> u32 {
+    let mut oldest = process;
+    // Bounded: parents that name each other would never end.
+    for _ in 0..parents.len() {
+        match parents[oldest as usize] {
+            Some(parent) => oldest = parent,
+            None => break,
+        }
+    }
+    oldest
+}
+
+/// By process: the one that began to run its program; forks go on with it, also where they are ranks.
+pub fn programs(model: &Model) -> Vec<u32> {
+    let (groups, mut parents) = (Groups::new(model), parents(model));
+    for (parent, process) in parents.iter_mut().zip(model.processes()) {
+        parent.take_if(|_| process.about.execs != 0);
+    }
+    let processes = 0..parents.len() as u32;
+    processes
+        .map(|process| oldest(&parents, groups.of(process)))
+        .collect()
 }
 
 /// The workers that each process has itself, by index.

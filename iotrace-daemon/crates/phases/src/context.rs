@@ -479,19 +479,12 @@ impl Ambiguous {
             return reasons;
         }
         let groups = Groups::new(model);
+        let unmatched = self.unmatched_data(model, &groups);
+        reasons.extend(unmatched.map(|file| (file, Reason::ReadAgain)));
         let mut read: HashMap<(u32, u32), u64> = HashMap::new();
         let mut written: HashSet<u32> = HashSet::new();
-        let mut unmatched: HashMap<(u32, u32), u64> = HashMap::new();
         for row in model.rows() {
             let is_data = self.data.contains(&row.file);
-            if self.unmatched.contains(&row.file) {
-                let v = row.cell.total().v;
-                if v[BYTES_WRITTEN] > 0 {
-                    written.insert(row.file);
-                }
-                let of_rank = unmatched.entry((row.file, groups.of(row.process)));
-                saturating_add(of_rank.or_default(), v[BYTES_READ]);
-            }
             if !is_data && !self.weights.contains_key(&row.file) {
                 continue;
             }
@@ -526,10 +519,36 @@ impl Ambiguous {
             reasons.entry(file).or_insert(Reason::Family);
         }
         self.indexed(model, &read, &mut reasons);
-        for file in read_as_data(model, &unmatched, &written) {
-            reasons.insert(file, Reason::ReadAgain);
-        }
         reasons
+    }
+
+    /// Of files that no rule matches those that epochs read: many of one kind in a directory, each of which a rank read twice over and
+    /// this run did not write.
+    fn unmatched_data(&self, model: &Model, groups: &Groups) -> impl Iterator<Item = u32> {
+        let mut read: HashMap<(u32, u32), u64> = HashMap::new();
+        let mut written: HashSet<u32> = HashSet::new();
+        let rows = model.rows().iter();
+        for row in rows.filter(|row| self.unmatched.contains(&row.file)) {
+            let v = row.cell.total().v;
+            if v[BYTES_WRITTEN] > 0 {
+                written.insert(row.file);
+            }
+            let of_rank = read.entry((row.file, groups.of(row.process)));
+            saturating_add(of_rank.or_default(), v[BYTES_READ]);
+        }
+        let again = read
+            .iter()
+            .filter(|((file, _), bytes)| {
+                !written.contains(file) && is_again(model, *file, **bytes, 2)
+            })
+            .map(|((file, _), _)| *file)
+            .collect::<HashSet<u32>>();
+        let size =
+            |members: &Vec<u32>| saturating_sum(members.iter().map(|file| model.file(*file).size));
+        let families = families(model, again.into_iter(), MIN_FAMILY_FILES);
+        families
+            .filter(move |members| size(members) >= MIN_UNMATCHED_BYTES)
+            .flatten()
     }
 
     /// Data with an index in the same directory, as Megatron's.
@@ -549,27 +568,6 @@ impl Ambiguous {
             }
         }
     }
-}
-
-/// Of files that no rule matches those that epochs read: many of one kind in a directory, that one rank read twice over and this
-/// run did not write. `read`: bytes by file and rank.
-fn read_as_data(
-    model: &Model,
-    read: &HashMap<(u32, u32), u64>,
-    written: &HashSet<u32>,
-) -> Vec<u32> {
-    let again: HashSet<u32> = read
-        .iter()
-        .filter(|((file, _), bytes)| !written.contains(file) && is_again(model, *file, **bytes, 2))
-        .map(|((file, _), _)| *file)
-        .collect();
-    let families = families(model, again.into_iter(), MIN_FAMILY_FILES);
-    let size =
-        |members: &Vec<u32>| saturating_sum(members.iter().map(|file| model.file(*file).size));
-    families
-        .filter(|members| size(members) >= MIN_UNMATCHED_BYTES)
-        .flatten()
-        .collect()
 }
 
 /// Of these files, which this run wrote, the arrays that have many siblings, all of them written before the first is read:

@@ -16,7 +16,7 @@ use crate::{
 use iotrace_common::diag;
 use iotrace_model::{
     counters::{BYTES_READ, BYTES_WRITTEN, MMAPS, saturating_add, saturating_sum},
-    groups::{Groups, parents},
+    groups::{Groups, programs},
     paths::{name, parent, suffix},
 };
 use iotrace_phases::phase::Phase;
@@ -48,7 +48,7 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
     if shuffled.len() < 2 {
         return None;
     }
-    let programs = programs(data);
+    let programs = programs(data.model);
     let follow = |pair: &&[&Epoch]| {
         let is_known = pair.iter().all(|epoch| epoch.sequences.is_some());
         is_known
@@ -80,24 +80,6 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
             .into(),
         also: Vec::new(),
     })
-}
-
-/// By process: the one that began to run its program; forks go on with it.
-fn programs(data: &Data<'_>) -> Vec<u32> {
-    let processes = data.model.processes();
-    let (groups, parents) = (Groups::new(data.model), parents(data.model));
-    let program = |process: u32| {
-        let mut program = groups.of(process);
-        // Bounded: parents that name each other would never end.
-        for _ in 0..processes.len() {
-            match parents[program as usize] {
-                Some(parent) if processes[program as usize].about.execs == 0 => program = parent,
-                _ => break,
-            }
-        }
-        program
-    };
-    (0..processes.len() as u32).map(program).collect()
 }
 
 /// Whether an epoch is of the training of the one before: the same programs read in it, or they have loaded something meanwhile.
@@ -587,8 +569,8 @@ const MIN_APART_RUN: usize = 16;
 const MIXED_FACTOR: f64 = 2.0;
 /// Minimum number of runs of training files between validation files whose lengths tell whether all are mixed.
 const MIN_RUNS: usize = 8;
-/// Spread of these lengths, as a share of their mean, below which a loop reads validation files after so many of the others: if all
-/// are mixed, it is 0.45 or more even where one in five is for training.
+/// Standard deviation of these lengths, as a share of their mean, below which a loop reads a validation file after each step. If all
+/// files are mixed, it is 0.45 or more even where one in five is for training.
 const MAX_LOOP_SPREAD: f64 = 0.3;
 /// Share of the training passes in which a file is read to count as one of theirs.
 const MIN_PASSES_SHARE: f64 = 0.75;
@@ -700,7 +682,7 @@ pub fn validation_in_training(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether so many training files are read between validation files each time, as by a loop that takes one after each step.
+/// Whether a loop reads a validation file after each step: the runs of training files between them have about one length.
 fn is_loop(lengths: &[f64]) -> bool {
     let count = lengths.len() as f64;
     let mean = lengths.iter().sum::<f64>() / count;

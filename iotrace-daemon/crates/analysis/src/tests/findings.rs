@@ -1071,7 +1071,7 @@ fn ranks_read_the_same() {
     with_samples("train", 5_000, &exchanged).finds_no("ranks-read-the-same");
     let dropped = right.map(|ranks| ranks.map(|files| files[..45].to_vec()));
     with_samples("train", 5_000, &dropped).finds_no("ranks-read-the-same");
-    // Ranks that share the layers of one model, as the names of their saves say, and trials, each with a model of its own.
+    // Ranks that share the layers of one model by the names of their saves. Trials, each of which saves its own model.
     for (saved, is_found) in [
         (
             [

@@ -187,14 +187,14 @@ fn leaves(resolver: &mut Resolver) -> Vec<(Leaf, u64)> {
     by_leaf.into_iter().collect()
 }
 
-const MAIN: Id = (MAIN_TID, MAIN_TID);
-const WORKER: Id = (WORKER_TID, WORKER_TID);
+const MAIN_ID: Id = (MAIN_TID, MAIN_TID);
+const WORKER_ID: Id = (WORKER_TID, WORKER_TID);
 
 /// What the main thread waited for in this wait of 1,000 ns, in which the worker read for 900 ns.
 fn waited_for(wait: &Wait) -> Vec<(Leaf, u64)> {
     let mut resolver = Resolver::default();
-    let reads = reads(WORKER, 0, 900);
-    let records = [&born(MAIN, 0), &born(WORKER, 0), &reads, wait];
+    let reads = reads(WORKER_ID, 0, 900);
+    let records = [&born(MAIN_ID, 0), &born(WORKER_ID, 0), &reads, wait];
     records.into_iter().for_each(|wait| resolver.add(wait));
     leaves(&mut resolver)
 }
@@ -208,7 +208,7 @@ fn who_opens_a_fifo_waits_for_the_other_end() {
         state,
         nr: libc::SYS_openat as i32,
         by_nr,
-        ..waits(MAIN, 0, 1_000, WORKER, flag::IN_OPERATION | flags)
+        ..waits(MAIN_ID, 0, 1_000, WORKER_ID, flag::IN_OPERATION | flags)
     };
     assert_eq!(waited_for(&opens(1, NO_CALL, 0)), OF_WORKER);
     // The lock of a directory, a filesystem in user space, one in the kernel.
@@ -236,14 +236,14 @@ fn a_worker_may_wake_by_locks_queues_and_signals() {
         let wait = Wait {
             nr: nr as i32,
             by_nr: by_nr as i32,
-            ..waits(MAIN, 0, 1_000, WORKER, 0)
+            ..waits(MAIN_ID, 0, 1_000, WORKER_ID, 0)
         };
         assert_eq!(waited_for(&wait), OF_WORKER, "{nr} {by_nr}");
     }
     // It was interrupted in a call that wakes nobody.
     let interrupted = Wait {
         by_nr: libc::SYS_getpid as i32,
-        ..waits(MAIN, 0, 1_000, WORKER, 0)
+        ..waits(MAIN_ID, 0, 1_000, WORKER_ID, 0)
     };
     assert_eq!(waited_for(&interrupted), [(Leaf::Other, 1_000)]);
 }
