@@ -1,37 +1,32 @@
 //! A small table of the commonest values (access sizes, strides) of one file: which value, how many calls.
 
+use smallvec::SmallVec;
+
 /// Distinct values kept per process and file, first come; Darshan keeps as many.
 pub const SLOTS: usize = 32;
+/// Of those, as many as most files have: they are within the counters, and more are on the heap. Counters are made, moved and
+/// set to 0 for each row that is read.
+const INLINE: usize = 2;
 
 /// Up to [`SLOTS`] distinct values with their counts, in order of arrival.
 #[derive(Clone, Debug)]
-pub struct Top {
-    entries: [(u64, u64); SLOTS],
-    len: usize,
-}
+pub struct Top(SmallVec<[(u64, u64); INLINE]>);
 
 impl Top {
     /// No values.
-    pub const EMPTY: Self = Self {
-        entries: [(0, 0); SLOTS],
-        len: 0,
-    };
+    pub const EMPTY: Self = Self(SmallVec::new_const());
 
     /// The values and their counts, in order of arrival.
     pub fn entries(&self) -> &[(u64, u64)] {
-        &self.entries[..self.len]
+        &self.0
     }
 
     /// Adds `count` calls of `value`, and returns the calls that found no slot.
     pub fn add(&mut self, value: u64, count: u64) -> u64 {
-        if let Some(entry) = self.entries[..self.len]
-            .iter_mut()
-            .find(|entry| entry.0 == value)
-        {
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.0 == value) {
             entry.1 = entry.1.saturating_add(count);
-        } else if self.len < SLOTS {
-            self.entries[self.len] = (value, count);
-            self.len += 1;
+        } else if self.0.len() < SLOTS {
+            self.0.push((value, count));
         } else {
             return count;
         }

@@ -58,6 +58,12 @@ impl<T: DataType> Buffer<T> {
         self.definitions.push(is_present.into());
     }
 
+    /// Whether a column that was read has no value but the default.
+    pub fn is_zero(&self) -> bool {
+        let all = self.all.as_ref();
+        self.values.is_empty() && all.is_none_or(|value| *value == T::T::default())
+    }
+
     /// Adds one row of a list.
     pub fn push_list(&mut self, list: impl IntoIterator<Item = T::T>) {
         let before = self.definitions.len();

@@ -1,5 +1,7 @@
 //! The counters of a file as columns: one column for each row of the table of counters.
 
+use std::cell::OnceCell;
+
 use iotrace_model::{
     counters::{COUNT, Counters, Descriptor, TABLE, Unit},
     run::Clock,
@@ -69,17 +71,25 @@ impl<'a> Column<'a> for SpanCounters {
 }
 
 /// Columns of `N` counters.
-pub struct CounterBuffers<const N: usize>([Buffer<Int64Type>; N]);
+pub struct CounterBuffers<const N: usize> {
+    buffers: [Buffer<Int64Type>; N],
+    /// Of columns that were read: those that have a value other than 0, a few of all, with the indices of their counters.
+    counted: OnceCell<Vec<(usize, usize)>>,
+}
 
 impl<const N: usize> Default for CounterBuffers<N> {
     fn default() -> Self {
-        Self(std::array::from_fn(|_| Buffer::default()))
+        Self {
+            buffers: std::array::from_fn(|_| Buffer::default()),
+            counted: OnceCell::new(),
+        }
     }
 }
 
 impl<const N: usize> Store for CounterBuffers<N> {
     fn buffers<'s>(&'s mut self, to: &mut Vec<&'s mut dyn AnyBuffer>) {
-        to.extend(self.0.iter_mut().map(|buffer| buffer as &mut dyn AnyBuffer));
+        let buffers = self.buffers.iter_mut();
+        to.extend(buffers.map(|buffer| buffer as &mut dyn AnyBuffer));
     }
 }
 
@@ -91,7 +101,7 @@ impl<const N: usize> CounterBuffers<N> {
         counters: &Counters,
         clock: &Clock,
     ) {
-        for (index, buffer) in indices.into_iter().zip(&mut self.0) {
+        for (index, buffer) in indices.into_iter().zip(&mut self.buffers) {
             let value = counters.v[index];
             match TABLE[index].unit {
                 Unit::Moment => Column::put(&Moment::unless_zero(value), buffer, clock),
@@ -106,8 +116,14 @@ impl<const N: usize> CounterBuffers<N> {
         indices: impl IntoIterator<Item = usize>,
         clock: &Clock,
     ) -> Result<Counters, Damage> {
+        let counted = self.counted.get_or_init(|| {
+            let places = indices.into_iter().enumerate();
+            let is_counted = |(place, _): &(usize, usize)| !self.buffers[*place].is_zero();
+            places.filter(is_counted).collect()
+        });
         let mut counters = Counters::ZERO;
-        for (index, buffer) in indices.into_iter().zip(&self.0) {
+        for (place, index) in counted.iter().copied() {
+            let buffer = &self.buffers[place];
             counters.v[index] = match TABLE[index].unit {
                 Unit::Moment => Option::<Moment>::load(buffer, clock)?.map_or(0, |moment| moment.0),
                 _ => u64::load(buffer, clock)?,
