@@ -15,6 +15,7 @@ mod export;
 mod interrupt;
 mod jobs;
 mod lines;
+mod links;
 mod live;
 mod manual;
 mod mcp;

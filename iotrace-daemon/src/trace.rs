@@ -10,6 +10,7 @@ use std::{
 use super::{
     child::{self, Held, Running},
     interrupt::Signals,
+    links::Links,
     live,
     operations::Operations,
     session::Session,
@@ -48,6 +49,7 @@ pub struct Trace {
     /// The rings of the operation trace, before it begins.
     rings: Option<rings::Operations>,
     operations: Option<Operations>,
+    links: Links,
     child: Option<Running>,
     signals: Signals,
     /// When the program that is to end will be killed.
@@ -65,6 +67,7 @@ impl Trace {
             over: false,
             rings: None,
             operations: None,
+            links: Links::new(),
             child: None,
             signals,
             ending: None,
@@ -162,10 +165,11 @@ impl Trace {
                 taken = self.source.next(), if !self.over && !session.is_writing() => match taken {
                     Some(Taken::Batch(batch)) => {
                         let mapped = batch.mapped();
-                        enter(batch, &mut self.operations, &mut session.model);
+                        enter(batch, &mut self.operations, &mut self.links, &mut session.model);
                         self.source.probe(&mapped, &session.model);
                     }
                     Some(Taken::All { stats, until }) => {
+                        self.links.end_of_drain(&mut session.model);
                         session.end_step(until);
                         if asked.pop_front() == Some(Asked::Flush) {
                             self.flush(session)?;
@@ -235,6 +239,7 @@ impl Trace {
     fn flush(&mut self, session: &mut Session) -> anyhow::Result<()> {
         session.run.losses = self.source.losses()?;
         session.run.uprobes = self.source.probed();
+        self.links.forget();
         if let Some(operations) = &mut self.operations {
             operations.cut();
             session.run.trace = Some(operations.summary());
@@ -318,7 +323,12 @@ impl Trace {
             // The last step ends with the run.
             false => {
                 if let Some(batch) = taken.batch() {
-                    enter(batch, &mut self.operations, &mut session.model);
+                    enter(
+                        batch,
+                        &mut self.operations,
+                        &mut self.links,
+                        &mut session.model,
+                    );
                 }
             }
         };
@@ -331,10 +341,19 @@ impl Trace {
         session.written().await?;
         for taken in left {
             match taken {
-                Taken::Batch(batch) => enter(batch, &mut self.operations, &mut session.model),
-                Taken::All { until, .. } => session.end_step(until),
+                Taken::Batch(batch) => enter(
+                    batch,
+                    &mut self.operations,
+                    &mut self.links,
+                    &mut session.model,
+                ),
+                Taken::All { until, .. } => {
+                    self.links.end_of_drain(&mut session.model);
+                    session.end_step(until);
+                }
             }
         }
+        self.links.end_of_drain(&mut session.model);
         let (losses, stats, lost) = ended?;
         session.model.update_mounts(&host::mountinfo()?);
         session.run.losses = losses;
@@ -361,8 +380,13 @@ impl Trace {
 }
 
 /// Takes in what was counted, and operations that a service tells of.
-fn enter(batch: Batch, operations: &mut Option<Operations>, model: &mut Model) {
+fn enter(batch: Batch, operations: &mut Option<Operations>, links: &mut Links, model: &mut Model) {
     match (batch, operations) {
+        (Batch::Events(events), _) => {
+            events
+                .into_iter()
+                .for_each(|event| links.take(event, model));
+        }
         (Batch::Operations(traced), Some(operations)) => operations.take(traced, model),
         (batch, _) => batch.apply(model),
     }

@@ -396,3 +396,28 @@ fn a_rename_by_relative_path_finds_its_file() {
     assert_eq!(text(kept, "opened_as"), dir.join("b").to_str().unwrap());
     assert!(kept["deleted"].is_null());
 }
+
+/// Files are known by where they are, also where the program renames them below a symbolic link.
+#[test]
+fn a_rename_below_a_symbolic_link_finds_its_file() {
+    let (_keep, dir) = directory();
+    fs::create_dir(dir.join("real")).unwrap();
+    std::os::unix::fs::symlink("real", dir.join("link")).unwrap();
+    let script = "echo 1 >link/new.tmp; mv link/new.tmp link/new; echo 2 >link/gone; rm link/gone";
+    let finished = Iotrace::record()
+        .current_dir(&dir)
+        .command(["sh", "-c", script]);
+    assert_eq!(finished.code(), 0, "{}", finished.stderr);
+    let report = finished.report();
+    let rows = compare::list(&report, "files");
+    let named = |name: &str| {
+        let path = dir.join("real").join(name);
+        let has_path = |row: &&Value| text(row, "path") == path.to_str().unwrap();
+        rows.iter().find(has_path).unwrap_or_else(|| {
+            panic!("{name} is not among {rows:?}");
+        })
+    };
+    let first = dir.join("real/new.tmp");
+    assert_eq!(text(named("new"), "opened_as"), first.to_str().unwrap());
+    assert_eq!(named("gone")["deleted"], true);
+}

@@ -431,6 +431,11 @@ impl Files {
         found.copied()
     }
 
+    /// Whether a file has this path now, or a path that was seen goes through it.
+    pub fn has_name(&self, path: &[u8]) -> bool {
+        self.find(path).is_some() || self.directories.contains(path)
+    }
+
     fn mark_changed(&mut self, index: u32) {
         let flags = &mut self.entries[index as usize].flags;
         if *flags & flag::CHANGED == 0 {

@@ -262,6 +262,11 @@ impl Model {
         Some(self.files.get(index))
     }
 
+    /// Whether a file has this path now, or a path that was seen goes through it.
+    pub fn has_name(&self, path: &[u8]) -> bool {
+        self.files.has_name(path)
+    }
+
     /// All failures.
     pub fn failures(&self) -> &Failures {
         &self.failures

@@ -1,0 +1,256 @@
+//! Renames and removals below symbolic links. The kernel side sends their paths as the program gave them, and files are known by
+//! where they are: a path by which no file is known is looked up in the file system, and tried again.
+//!
+//! A thread looks them up, and is given up where a file system hangs.
+
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    fs,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::PathBuf,
+    sync::mpsc::{Receiver, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use iotrace_model::{Model, input::Event, paths::parent};
+
+/// How long a file system has to find a directory.
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// Directories that are looked up from one flush to the next, at most, and renames that wait for the name of their file.
+const MAX_DIRECTORIES: usize = 4096;
+const MAX_LATE: usize = 4096;
+
+/// Finds where the files of renames and removals are.
+pub struct Links {
+    lookups: Option<Lookups>,
+    /// By path as it was given: where the directory is, if that is another path.
+    known: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    /// Events whose file may get its name later in the drain: as they came, and with the paths that were found.
+    late: Vec<(Event, Event)>,
+}
+
+/// The thread that looks directories up.
+struct Lookups {
+    ask: Sender<PathBuf>,
+    answers: Receiver<Option<PathBuf>>,
+}
+
+impl Links {
+    /// Starts the thread; without one, nothing is looked up.
+    pub fn new() -> Self {
+        Self {
+            lookups: Lookups::start().ok(),
+            known: HashMap::new(),
+            late: Vec::new(),
+        }
+    }
+
+    /// Hands an event to the model.
+    pub fn take(&mut self, event: Event, model: &mut Model) {
+        match self.moved(&event, model) {
+            Some(moved) if has_name(&moved, model) => model.event(moved),
+            Some(moved) if self.late.len() < MAX_LATE => self.late.push((event, moved)),
+            _ => model.event(event),
+        }
+    }
+
+    /// Hands the events that waited to the model, at the end of a drain.
+    pub fn end_of_drain(&mut self, model: &mut Model) {
+        for (given, moved) in self.late.drain(..) {
+            let is_known = has_name(&moved, model);
+            model.event(if is_known { moved } else { given });
+        }
+    }
+
+    /// Forgets where directories are: links may be replaced.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    /// The event with the paths where its files are, if those are others than it has.
+    fn moved(&mut self, event: &Event, model: &Model) -> Option<Event> {
+        match event {
+            Event::Rename {
+                process,
+                time,
+                from,
+                to,
+                exchange,
+            } => {
+                let (real_from, real_to) = (self.find(from, model), self.find(to, model));
+                let is_moved = real_from.is_some() || real_to.is_some();
+                is_moved.then(|| Event::Rename {
+                    process: *process,
+                    time: *time,
+                    from: real_from.unwrap_or_else(|| from.clone()),
+                    to: real_to.unwrap_or_else(|| to.clone()),
+                    exchange: *exchange,
+                })
+            }
+            Event::Unlink {
+                process,
+                time,
+                path,
+            } => Some(Event::Unlink {
+                process: *process,
+                time: *time,
+                path: self.find(path, model)?,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Where a file is, if no file of the model is in that directory and the path leads to another one.
+    fn find(&mut self, path: &[u8], model: &Model) -> Option<Vec<u8>> {
+        let directory = parent(path);
+        if directory.is_empty() || model.has_name(path) || model.has_name(directory) {
+            return None;
+        }
+        if !self.known.contains_key(directory) && self.known.len() < MAX_DIRECTORIES {
+            let found = self.look_up(directory);
+            let real = found.filter(|real| real != directory);
+            self.known.insert(directory.to_owned(), real);
+        }
+        let real = self.known.get(directory)?.as_ref()?;
+        let name = &path[directory.len()..];
+        Some([real, name].concat())
+    }
+
+    fn look_up(&mut self, directory: &[u8]) -> Option<Vec<u8>> {
+        let lookups = self.lookups.as_ref()?;
+        let path = PathBuf::from(OsString::from_vec(directory.to_vec()));
+        lookups.ask.send(path).ok()?;
+        if let Ok(found) = lookups.answers.recv_timeout(TIMEOUT) {
+            return found.map(|path| path.as_os_str().as_bytes().to_vec());
+        }
+        self.lookups = None;
+        log::warn!(
+            "a file system does not answer: files that are renamed below symbolic links keep their names in the report"
+        );
+        None
+    }
+}
+
+/// Whether a file or a directory is known by the path that an event moves or removes.
+fn has_name(event: &Event, model: &Model) -> bool {
+    match event {
+        Event::Rename { from: path, .. } | Event::Unlink { path, .. } => model.has_name(path),
+        _ => false,
+    }
+}
+
+impl Lookups {
+    fn start() -> std::io::Result<Self> {
+        let (ask, asked) = channel::<PathBuf>();
+        let (answer, answers) = channel();
+        thread::Builder::new()
+            .name("iotrace-links".into())
+            .spawn(move || {
+                for path in asked {
+                    // Nobody takes the answer of a thread that was given up.
+                    let _ = answer.send(fs::canonicalize(path).ok());
+                }
+            })?;
+        Ok(Self { ask, answers })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::create_dir, os::unix::fs::symlink, path::Path};
+
+    use iotrace_common::key::FileId;
+    use iotrace_model::input::{FileName, ProcessId};
+
+    use super::*;
+
+    const PROCESS: ProcessId = ProcessId { pid: 7, start: 1 };
+
+    fn bytes(path: &Path) -> Vec<u8> {
+        path.as_os_str().as_bytes().to_vec()
+    }
+
+    fn named(inode: u64, path: &Path) -> Event {
+        Event::File(FileName {
+            file: FileId {
+                device: 1,
+                generation: 1,
+                inode,
+            },
+            path: bytes(path),
+            size: 1,
+            mode: 0o100_644,
+            magic: 0,
+            block_size: 4096,
+            truncated: false,
+            deleted: false,
+            existed: false,
+        })
+    }
+
+    fn rename(from: &Path, to: &Path) -> Event {
+        Event::Rename {
+            process: PROCESS,
+            time: 1,
+            from: bytes(from),
+            to: bytes(to),
+            exchange: false,
+        }
+    }
+
+    /// A directory `real` and a link `link` to it.
+    fn directories() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let (real, link) = (root.join("real"), root.join("link"));
+        create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        (scratch, real, link)
+    }
+
+    #[test]
+    fn a_rename_below_a_link_finds_its_file() {
+        let (_keep, real, link) = directories();
+        let (mut links, mut model) = (Links::new(), Model::default());
+        links.take(named(1, &real.join("tmp")), &mut model);
+        links.take(rename(&link.join("tmp"), &link.join("model")), &mut model);
+        let file = model.file(0);
+        assert_eq!(file.path, bytes(&real.join("model")));
+        assert_eq!(file.opened_as, Some(&*bytes(&real.join("tmp"))));
+        let path = bytes(&link.join("model"));
+        let (process, time) = (PROCESS, 2);
+        let unlink = Event::Unlink {
+            process,
+            time,
+            path,
+        };
+        links.take(unlink, &mut model);
+        assert!(model.file(0).deleted);
+    }
+
+    #[test]
+    fn a_rename_waits_for_a_name_that_comes_in_the_same_drain() {
+        let (_keep, real, link) = directories();
+        let (mut links, mut model) = (Links::new(), Model::default());
+        links.take(rename(&link.join("tmp"), &link.join("model")), &mut model);
+        links.take(named(1, &real.join("tmp")), &mut model);
+        assert_eq!(model.file(0).path, bytes(&real.join("tmp")));
+        links.end_of_drain(&mut model);
+        assert_eq!(model.file(0).path, bytes(&real.join("model")));
+    }
+
+    #[test]
+    fn names_without_links_are_not_looked_up() {
+        let (_keep, real, link) = directories();
+        let (mut links, mut model) = (Links::new(), Model::default());
+        links.take(named(1, &real.join("tmp")), &mut model);
+        links.take(rename(&real.join("tmp"), &real.join("model")), &mut model);
+        assert!(links.known.is_empty());
+        // Nothing is known of what this renames.
+        links.take(rename(&link.join("other"), &link.join("x")), &mut model);
+        links.end_of_drain(&mut model);
+        assert_eq!(model.file(0).path, bytes(&real.join("model")));
+    }
+}
