@@ -38,6 +38,7 @@ mod training;
 pub mod uses;
 pub mod waits;
 pub mod whatif;
+pub mod workers;
 
 use std::{
     collections::BTreeSet,

@@ -10,9 +10,9 @@ use std::{
 
 use iotrace_common::diag;
 
-use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup};
+use super::{epoch_waits::ByEpoch, epochs::Epochs, startup::Startup, workers::Workers};
 use iotrace_model::{
-    Model, Process,
+    Model,
     counters::{saturating_add, saturating_sum},
     groups::Groups,
     input::ProcessId,
@@ -114,45 +114,6 @@ impl Spent {
     /// Whether a thread did little but wait for programs that it ran.
     pub fn is_launcher(&self) -> bool {
         is_launcher(self.whole(), self.of(Leaf::OfThatForChild))
-    }
-}
-
-/// Programs and ranks, and whether their workers load data.
-pub struct Workers<'a> {
-    groups: &'a Groups,
-    /// The first processes of those of which any process read data.
-    readers: HashSet<u32>,
-    /// Of those of which any used training data, by their names; and of those of which any read data or saved.
-    with_samples: HashSet<u32>,
-    with_data: HashSet<u32>,
-}
-
-impl<'a> Workers<'a> {
-    /// Finds out who read data.
-    pub fn new(model: &Model, groups: &'a Groups) -> Self {
-        let leaders = |is_such: &dyn Fn(&Process) -> bool| {
-            let processes = (0..).zip(model.processes());
-            let such = processes.filter(|(_, process)| is_such(process));
-            such.map(|(index, _)| groups.of(index)).collect()
-        };
-        Self {
-            groups,
-            readers: leaders(&Process::reads_data),
-            with_samples: leaders(&Process::uses_samples),
-            with_data: leaders(&|process| process.reads_data() || process.saves()),
-        }
-    }
-
-    /// A leaf as it is reported of the main thread of `process`: what its workers compute is the loader's whichever thread does
-    /// it, unless none of them loads data, and what others compute is theirs.
-    pub fn reported(&self, process: u32, leaf: Leaf, by: Option<u32>) -> Leaf {
-        let is_own = by.is_some_and(|by| self.groups.of(by) == process);
-        let loads = by == Some(process) || self.readers.contains(&process);
-        match leaf {
-            Leaf::Computing | Leaf::ComputeThreads if !(is_own && loads) => Leaf::Other,
-            Leaf::ComputeThreads if by != Some(process) => Leaf::Computing,
-            leaf => leaf,
-        }
     }
 }
 
@@ -552,17 +513,18 @@ fn steps(model: &Model, run: &Run, workers: &Workers<'_>, process: u32) -> Vec<S
     steps.filter(|step| step.spent.whole() > 0).collect()
 }
 
-/// The phase of a wait for storage: as the kernel side sorted the file, or where no rule matched its name then, what it turned
-/// out to be.
+/// The phase of a wait for storage: what the file turned out to be, in the direction that the kernel side sorted it by.
 fn phase_of(sorted: &[Sorted], key: &Key) -> Phase {
     let known = Phase::from_code(key.phase);
-    let Some(file) = key.file.filter(|_| known == Phase::UNMATCHED) else {
+    let Some(file) = key.file else {
         return known;
     };
     let sorted = &sorted[file as usize];
-    match sorted.phase(Direction::Write) {
-        Phase::Checkpoint => Phase::Checkpoint,
-        _ => sorted.phase(Direction::Read),
+    let written = sorted.phase(Direction::Write);
+    let is_save = known == Phase::UNMATCHED && written == Phase::Checkpoint;
+    match is_save || known == Phase::Checkpoint {
+        true => written,
+        false => sorted.phase(Direction::Read),
     }
 }
 
@@ -572,12 +534,10 @@ mod tests {
 
     /// Programs of which these use training data, and these read data or save.
     fn workers<'a>(groups: &'a Groups, with_samples: &[u32], with_data: &[u32]) -> Workers<'a> {
-        Workers {
-            groups,
-            readers: HashSet::new(),
-            with_samples: with_samples.iter().copied().collect(),
-            with_data: with_data.iter().copied().collect(),
-        }
+        let mut workers = Workers::none(groups);
+        workers.with_samples = with_samples.iter().copied().collect();
+        workers.with_data = with_data.iter().copied().collect();
+        workers
     }
 
     /// Threads of one process each, by when they began and ended; their processes are numbered in this order.

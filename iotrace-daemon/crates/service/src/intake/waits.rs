@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
-use iotrace_analysis::waits::{Spent, Workers, name};
+use iotrace_analysis::{
+    waits::{Spent, name},
+    workers::Workers,
+};
 use iotrace_model::{
     Model,
     counters::{saturating_add, saturating_sum},

@@ -407,6 +407,9 @@ impl Resolver {
             Leaf::Other
         } else if is_for_end_of_fifo(wait) && self.is_by_other_thread(wait) {
             return None;
+        } else if is_for_end_of_fifo(wait) && calls::opens(wait.by_nr) {
+            // By a process that is not recorded.
+            Leaf::Other
         } else if has(flag::IN_OPERATION) || calls::is_storage(wait.nr) {
             Leaf::Storage
         } else if wait.nr == NO_CALL {
@@ -533,13 +536,14 @@ impl Resolver {
     }
 }
 
-/// Whether a thread waited in an open for another thread, which was in an operation, too: that opens the other end of a FIFO. Who
+/// Whether a thread waited in an open for another thread, which was in an operation or an open, too: that opens the other end of a
+/// FIFO. Who
 /// waits for storage is woken by the kernel, by a filesystem in user space, or cannot be woken by a signal.
 fn is_for_end_of_fifo(wait: &Wait) -> bool {
     const BY_NO_THREAD: u32 = flag::BY_KERNEL | flag::BY_TIMER | flag::WAKER_UNSEEN;
     wait.state == INTERRUPTIBLE
         && calls::opens(wait.nr)
-        && wait.by_nr == NO_CALL
+        && (wait.by_nr == NO_CALL || calls::opens(wait.by_nr))
         && wait.flags & BY_NO_THREAD == 0
 }
 

@@ -211,6 +211,14 @@ fn who_opens_a_fifo_waits_for_the_other_end() {
         ..waits(MAIN_ID, 0, 1_000, WORKER_ID, flag::IN_OPERATION | flags)
     };
     assert_eq!(waited_for(&opens(1, NO_CALL, 0)), OF_WORKER);
+    // By a process that is not recorded.
+    let unknown = (WORKER_ID.0 + 1_000, WORKER_ID.1 + 1_000);
+    let by_other = Wait {
+        by_tid: unknown.0,
+        by_tgid: unknown.1,
+        ..opens(1, libc::SYS_openat as i32, 0)
+    };
+    assert_eq!(waited_for(&by_other), [(Leaf::Other, 1_000)]);
     // The lock of a directory, a filesystem in user space, one in the kernel.
     let storage = [(Leaf::Storage, 1_000)];
     for wait in [
