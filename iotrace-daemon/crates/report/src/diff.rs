@@ -5,7 +5,7 @@
 
 use super::{Report, merged::Merged, sections::phases::NAMES};
 use iotrace_analysis::{
-    findings::{Finding, Value},
+    findings::{Finding, OF_WAITS, Value},
     saves::Event,
 };
 use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN, Counters, FAILURES, saturating_sum};
@@ -133,11 +133,12 @@ impl<'a> Diff<'a> {
 
     /// Findings of both, before and after.
     pub fn kept(&self) -> impl Iterator<Item = (&'a Finding, &'a Finding)> {
-        let after = &self.after.analysis.findings;
-        let before = self.before.analysis.findings.iter();
-        before.filter_map(|one| {
-            let same = |other: &&Finding| key(other) == key(one);
-            Some((one, after.iter().find(same)?))
+        let before = &self.before.analysis.findings;
+        let after = self.after.analysis.findings.iter();
+        after.filter_map(|one| {
+            let same = before.iter().find(|other| key(other) == key(one));
+            let part = || before.iter().find(|other| is_part_of(one, other));
+            Some((same.or_else(part)?, one))
         })
     }
 
@@ -160,6 +161,13 @@ impl<'a> Diff<'a> {
                 before.host, after.host
             ));
         }
+        let [is_before, is_after] = [self.before, self.after].map(knows_waits);
+        if is_before != is_after {
+            let which = if is_before { "before" } else { "after" };
+            remarks.push(format!(
+                "What main threads waited for is known of the run {which} alone: findings on it are not compared"
+            ));
+        }
         for (which, report) in [("Before", self.before), ("After", self.after)] {
             let of_run = report.remarks().into_iter();
             remarks
@@ -169,10 +177,24 @@ impl<'a> Diff<'a> {
     }
 }
 
+/// Findings of a run that the other one could have, and has not.
 fn without<'a>(these: &'a Report<'a>, those: &'a Report<'a>) -> impl Iterator<Item = &'a Finding> {
-    let those = &those.analysis.findings;
-    let is_new = |one: &&Finding| those.iter().all(|other| key(other) != key(one));
-    these.analysis.findings.iter().filter(is_new)
+    let can_have = |one: &&Finding| knows_waits(those) || !OF_WAITS.contains(&one.code);
+    let is_missing = |one: &&Finding| {
+        let mut others = those.analysis.findings.iter();
+        !others.any(|other| key(other) == key(one) || is_part_of(one, other))
+    };
+    let findings = these.analysis.findings.iter();
+    findings.filter(can_have).filter(is_missing)
+}
+
+/// Whether another finding explains this one, and so has it as a part.
+fn is_part_of(one: &Finding, other: &Finding) -> bool {
+    other.also.contains(&one.code)
+}
+
+fn knows_waits(report: &Report<'_>) -> bool {
+    report.analysis.waits.exposed(report.run).is_some()
 }
 
 /// What makes two findings the same one: some are there for each phase.
@@ -319,8 +341,9 @@ fn events(events: &[Event], are_saves: bool) -> Vec<Number> {
 
 fn epochs(report: &Report<'_>) -> Vec<Number> {
     let epochs = &report.analysis.epochs.epochs;
+    // Those that were put between known ones have no times to compare.
     let ns = |index: usize| {
-        let epoch = epochs.get(index)?;
+        let epoch = epochs.get(index).filter(|epoch| epoch.is_exact)?;
         u64::try_from(epoch.end - epoch.start).ok()
     };
     let later: Vec<u64> = (1..epochs.len()).filter_map(ns).collect();

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Report, merged::share};
+use iotrace_analysis::epochs::Epoch;
 use iotrace_model::counters::{BYTES_READ, BYTES_WRITTEN, READ_NS};
 use iotrace_phases::phase::Phase;
 
@@ -13,7 +14,7 @@ pub struct ScaleRow {
     /// Processes that read training data, each with its workers; at least 1.
     pub ranks: u64,
     pub seconds: f64,
-    /// Complete epochs, and the median of their times.
+    /// Complete epochs, and the median time of those whose times are known.
     pub epochs: u64,
     pub epoch_seconds: Option<f64>,
     /// Bytes of training data that were read, and of checkpoints that were written.
@@ -26,12 +27,13 @@ pub struct ScaleRow {
     /// Shares of the run in reads of training data and in checkpoints, at most, of 1.
     pub read_share: f64,
     pub checkpoint_share: f64,
-    /// Throughput as a share of the first run's, times the ratio of the ranks: 1 is the ideal line.
-    pub efficiency: f64,
+    /// Throughput as a share of the first run's, times the ratio of the ranks: 1 is the ideal line. `None` where one of the two
+    /// read no training data.
+    pub efficiency: Option<f64>,
 }
 
 impl Report<'_> {
-    /// The run as a row; its efficiency is that of the first run.
+    /// The run as a row, not compared with others yet.
     pub fn scale_row(&self, name: String) -> ScaleRow {
         let ranks = &self.analysis.balance.ranks;
         let seconds = self.run.duration_ns as f64 / 1e9;
@@ -53,8 +55,9 @@ impl Report<'_> {
             },
         };
         let epochs = self.analysis.epochs.epochs.iter();
-        let complete = epochs.filter(|epoch| epoch.is_complete());
-        let mut times: Vec<i64> = complete.map(|epoch| epoch.end - epoch.start).collect();
+        let complete: Vec<&Epoch> = epochs.filter(|epoch| epoch.is_complete()).collect();
+        let known = complete.iter().filter(|epoch| epoch.is_exact);
+        let mut times: Vec<i64> = known.map(|epoch| epoch.end - epoch.start).collect();
         times.sort_unstable();
         let share_of = |phase: Phase| {
             let time = self.file_time(|one| one == phase);
@@ -64,7 +67,7 @@ impl Report<'_> {
             name,
             ranks: ranks.as_ref().map_or(1, |ranks| ranks.shares.len() as u64),
             seconds,
-            epochs: times.len() as u64,
+            epochs: complete.len() as u64,
             epoch_seconds: times.get(times.len() / 2).map(|ns| *ns as f64 / 1e9),
             bytes_read,
             bytes_written: of(Phase::Checkpoint, BYTES_WRITTEN),
@@ -73,7 +76,7 @@ impl Report<'_> {
                 .then(|| bandwidths.iter().sum::<f64>() / bandwidths.len() as f64),
             read_share: share_of(Phase::Training),
             checkpoint_share: share_of(Phase::Checkpoint),
-            efficiency: 1.0,
+            efficiency: None,
         }
     }
 }
@@ -87,10 +90,42 @@ pub fn compare(rows: &mut [ScaleRow]) {
     for row in rows {
         let growth = row.ranks as f64 / first.ranks as f64;
         let ideal = first.throughput_bytes_per_second * growth;
-        row.efficiency = if ideal > 0.0 {
-            row.throughput_bytes_per_second / ideal
-        } else {
-            0.0
-        };
+        let is_known = first.bytes_read > 0 && row.bytes_read > 0;
+        row.efficiency = is_known.then(|| row.throughput_bytes_per_second / ideal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, ranks: u64, bytes_read: u64) -> ScaleRow {
+        ScaleRow {
+            name: name.into(),
+            ranks,
+            seconds: 10.0,
+            epochs: 0,
+            epoch_seconds: None,
+            bytes_read,
+            bytes_written: 0,
+            throughput_bytes_per_second: bytes_read as f64 / 10.0,
+            bandwidth_per_rank_bytes_per_second: None,
+            read_share: 0.0,
+            checkpoint_share: 0.0,
+            efficiency: None,
+        }
+    }
+
+    #[test]
+    fn a_run_that_read_no_training_data_has_no_efficiency() {
+        let mut rows = [row("b", 2, 150), row("a", 1, 100), row("c", 4, 0)];
+        compare(&mut rows);
+        assert_eq!(
+            rows.each_ref().map(|row| row.efficiency),
+            [Some(1.0), Some(0.75), None]
+        );
+        let mut rows = [row("a", 1, 0), row("b", 2, 150)];
+        compare(&mut rows);
+        assert_eq!(rows.each_ref().map(|row| row.efficiency), [None; 2]);
     }
 }

@@ -144,6 +144,15 @@ pub struct Finding {
     pub also: Vec<&'static str>,
 }
 
+/// Findings that only a run can have of which it is known what main threads waited for.
+pub const OF_WAITS: [&str; 5] = [
+    "storage-bound",
+    "startup-waits-for-storage",
+    "decode-bound",
+    "too-few-cpus",
+    "loader-polls",
+];
+
 /// Share of the run below which the job did not wait.
 const MIN_WAITED_SHARE: f64 = 0.01;
 

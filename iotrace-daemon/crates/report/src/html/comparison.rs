@@ -119,10 +119,12 @@ pub fn scale_html(rows: &[ScaleRow], out: impl Write) -> io::Result<()> {
     let mut table = PageTable::new("Runs", &headings);
     for row in rows {
         let name = Cell::Text(escape(row.name.as_bytes()));
-        let bar = Cell::Bar {
-            part: (row.efficiency.clamp(0.0, 1.0) * 1e6) as u64,
-            whole: 1_000_000,
-        };
+        let bar = row
+            .efficiency
+            .map_or(Cell::Text(String::new()), |share| Cell::Bar {
+                part: (share.clamp(0.0, 1.0) * 1e6) as u64,
+                whole: 1_000_000,
+            });
         let cells = scale::cells(row).map(Cell::from);
         table.row([name].into_iter().chain(cells).chain([bar]));
     }

@@ -3,9 +3,11 @@
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{training::*, *};
+use crate::diff::Diff;
+use iotrace_analysis::findings::Finding;
 use iotrace_model::{
     counters::*,
-    input::Event,
+    input::{Event, Place},
     run::{CallInFlight, Target},
     waits::{Leaf, Waited},
 };
@@ -159,6 +161,22 @@ fn little_io_is_no_bound_and_much_is_not_called_none() {
         &["NOT CLEAR", "5,000 operations or records LOST"],
         &["NOT I/O-BOUND", "Nothing lost"],
     );
+}
+
+#[test]
+fn bytes_of_no_known_file_are_said() {
+    let with_overflow = |bytes| {
+        let mut model = Model::with_history();
+        reads(&mut model, 1, (1, TRAINING), 1_000_000);
+        let mut counters = Counters::ZERO;
+        (counters.v[READS], counters.v[BYTES_READ]) = (1, bytes);
+        let process = model.processes()[0].id;
+        model.add(process, Place::Overflow, &counters);
+        screen(&settled(model), &run(), 80)
+    };
+    let words = "read and written belong to no known file: --section losses";
+    says(&with_overflow(1 << 30), &[" 1.00 GiB ", words], &[]);
+    says(&with_overflow(1), &[], &[words]);
 }
 
 #[test]
@@ -547,4 +565,30 @@ fn hostile_names_do_not_reach_the_terminal() {
     run.target = Target::Command(vec!["\x1b[31mx".into(), "\n".repeat(300)]);
     run.host = "h\x1b]0;t\x07".into();
     screen(&training(), &run, 80);
+}
+
+#[test]
+fn a_finding_that_another_one_explains_is_neither_gone_nor_new() {
+    let (model, run) = (reading(TRAINING, 11_500_000_000), run());
+    let with_findings = |findings: &[(&'static str, &[&'static str])]| {
+        let mut report = Report::new(&model, &run);
+        let one = report.analysis.findings[0].clone();
+        let findings = findings.iter().map(|(code, also)| Finding {
+            code,
+            also: also.to_vec(),
+            ..one.clone()
+        });
+        report.analysis.findings = findings.collect();
+        report
+    };
+    let before = with_findings(&[("tiny-reads", &["input-bound"]), ("decode-bound", &[])]);
+    let after = with_findings(&[("input-bound", &[]), ("slow-file", &[])]);
+    let diff = Diff::new(&before, &after);
+    // Of neither run it is known what threads waited for, so nor is it whether `decode-bound` is gone.
+    let gone: Vec<_> = diff.gone().map(|one| one.code).collect();
+    assert_eq!(gone, ["tiny-reads"]);
+    let new: Vec<_> = diff.new_ones().map(|one| one.code).collect();
+    assert_eq!(new, ["slow-file"]);
+    let kept: Vec<_> = diff.kept().map(|(was, is)| (was.code, is.code)).collect();
+    assert_eq!(kept, [("tiny-reads", "input-bound")]);
 }

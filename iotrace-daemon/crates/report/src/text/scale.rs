@@ -25,7 +25,8 @@ pub const HEADINGS: [(&str, &str); 9] = [
 /// What the columns mean.
 pub const EXPLANATION: &str = "Read / time is bytes of training data by the length of the run. Per rank is the mean over the \
     ranks of their bytes by their time in reads. Reads and saves are shares of the run, at most. Efficiency is read / time as \
-    a share of the first run's times the ratio of the ranks: 100 % is the ideal line.";
+    a share of the first run's times the ratio of the ranks: 100 % is the ideal line. It is left out where no training data was \
+    read.";
 
 /// The cells of a run, in the order of [`HEADINGS`].
 pub fn cells(row: &ScaleRow) -> [String; 9] {
@@ -40,7 +41,7 @@ pub fn cells(row: &ScaleRow) -> [String; 9] {
         some_rate(row.bandwidth_per_rank_bytes_per_second),
         percent(row.read_share),
         percent(row.checkpoint_share),
-        percent(row.efficiency),
+        row.efficiency.map(percent).unwrap_or_default(),
     ]
 }
 

@@ -36,6 +36,8 @@ const MAX_PLACES: usize = 3;
 /// Of these, calls that have not returned, each at least this share of the run.
 const MAX_HUNG: usize = 2;
 const MIN_HUNG_SHARE: f64 = 0.01;
+/// Bytes that belong to no known file are shown if they are one in this many.
+const MIN_SHOWN_PART: u64 = 100;
 /// Programs of a machine that are shown.
 const MAX_PROGRAMS: usize = 8;
 
@@ -186,6 +188,14 @@ fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Line
     if calls > 0 && judgement.verdict != Verdict::CallsHang {
         let what = counted(calls, "call had", "calls had");
         let text = format!(" {what} not returned at the end: --section in-flight");
+        lines.push((Style::Warning, text));
+    }
+    let (no_file, all) = (report.overflow.bytes(), report.totals.counters.bytes());
+    if no_file > 0 && no_file >= all / MIN_SHOWN_PART {
+        let text = format!(
+            " {} read and written belong to no known file: --section losses",
+            some_bytes(no_file)
+        );
         lines.push((Style::Warning, text));
     }
     let lost = match lost {
