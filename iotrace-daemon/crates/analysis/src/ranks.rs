@@ -26,8 +26,8 @@ pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
     run_the_same(one, other) && (is_at_one_time || are_told_apart)
 }
 
-/// First processes of ranks that run another program than the one that reads most, if that program reads only before or after
-/// it.
+/// First processes of ranks that run another program than the one that reads most, or another script and save nothing, if they
+/// read only before or after it.
 pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u32> {
     let readers = shares(visits.iter().copied(), |process| groups.of(process));
     // Of those that read as much, the one that came last: data are cached and checked before.
@@ -36,15 +36,21 @@ pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u
         return HashSet::new();
     };
     let program = about(model, trainer.process);
-    let others = readers
-        .values()
-        .filter(|read| !run_the_same(program, about(model, read.process)));
-    let mut by_program: HashMap<&[u8], Vec<&Share>> = HashMap::new();
+    let saving: HashSet<u32> = (0..)
+        .zip(model.processes())
+        .filter(|(_, process)| process.saves())
+        .map(|(index, _)| groups.of(index))
+        .collect();
+    let others = readers.values().filter(|read| {
+        let other = about(model, read.process);
+        let is_tried = || !saving.contains(&read.process) && run_other_scripts(program, other);
+        !run_the_same(program, other) || is_tried()
+    });
+    let mut by_program: HashMap<_, Vec<&Share>> = HashMap::new();
     for read in others {
-        by_program
-            .entry(name(&about(model, read.process).exe))
-            .or_default()
-            .push(read);
+        let about = about(model, read.process);
+        let program = (name(&about.exe), script(about));
+        by_program.entry(program).or_default().push(read);
     }
     let is_apart = |read: &&Share| read.end <= trainer.start || read.start >= trainer.end;
     let strangers = by_program
@@ -57,7 +63,58 @@ fn about(model: &Model, process: u32) -> &About {
     &model.processes()[process as usize].about
 }
 
+/// Whether both run Python, and not the same script.
+fn run_other_scripts(one: &About, other: &About) -> bool {
+    let scripts = script(one).zip(script(other));
+    scripts.is_some_and(|(one, other)| one != other)
+}
+
+/// Name of the script or module that a Python process runs; `None` if that is not known.
+fn script(about: &About) -> Option<&[u8]> {
+    if !name(&about.exe).starts_with(b"python") {
+        return None;
+    }
+    let mut args = about.args.iter().skip(1).map(Vec::as_slice);
+    loop {
+        match args.next()? {
+            b"-c" => return None,
+            b"-m" => return args.next(),
+            b"-W" | b"-X" => drop(args.next()),
+            option if option.starts_with(b"-") => {}
+            script => return Some(name(script)),
+        }
+    }
+}
+
 /// Whether both run the same program: on each node it may have another place.
 fn run_the_same(one: &About, other: &About) -> bool {
     one.exe.is_empty() || other.exe.is_empty() || name(&one.exe) == name(&other.exe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scripts_are_known_by_their_names() {
+        let script_of = |exe: &str, args: &[&str]| {
+            let about = About {
+                exe: exe.into(),
+                args: args.iter().map(|arg| (*arg).into()).collect(),
+                ..About::default()
+            };
+            script(&about).map(|script| String::from_utf8_lossy(script).into_owned())
+        };
+        let of = |args: &[&str]| script_of("/usr/bin/python3.13", args);
+        assert_eq!(
+            of(&["python3", "/job/train.py", "--lr"]).unwrap(),
+            "train.py"
+        );
+        let options = ["python", "-u", "-X", "dev", "-W", "ignore", "x.py"];
+        assert_eq!(of(&options).unwrap(), "x.py");
+        assert_eq!(of(&["python", "-m", "job.train"]).unwrap(), "job.train");
+        assert_eq!(of(&["python", "-c", "import x"]), None);
+        assert_eq!(of(&["python"]), None);
+        assert_eq!(script_of("/bin/cat", &["cat", "x.py"]), None);
+    }
 }

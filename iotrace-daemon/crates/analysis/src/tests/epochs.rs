@@ -6,7 +6,8 @@ use crate::{
     evaluation::is_of_evaluation,
     order::Order,
 };
-use iotrace_model::{counters::*, input::Place};
+use iotrace_common::phases::code;
+use iotrace_model::{IoTotals, counters::*, input::Place};
 use iotrace_phases::phase::Phase;
 
 const MIB: u64 = 1 << 20;
@@ -128,6 +129,28 @@ fn programs_that_check_the_data_before_make_no_epoch() {
     assert_eq!(epochs("/usr/bin/sha256sum", 3_000), 2);
     // The same program may train on.
     assert_eq!(epochs("/opt/bin/python3", 3_000), 3);
+}
+
+#[test]
+fn a_script_that_only_tries_the_model_makes_no_epoch() {
+    let epochs = |script, saves: bool| {
+        let mut job = with_another("/usr/bin/python3", 3_000);
+        job.script(1, "/job/train.py");
+        job.script(2, script);
+        if saves {
+            let done = IoTotals {
+                operations: 1,
+                bytes_written: 1,
+                ..IoTotals::default()
+            };
+            job.model.add_done(id(2), code::CHECKPOINT, &done);
+        }
+        job.analysis().epochs.epochs.len()
+    };
+    assert_eq!(epochs("/job/eval.py", false), 2);
+    // It trains on, as the same script does.
+    assert_eq!(epochs("/job/finetune.py", true), 3);
+    assert_eq!(epochs("/job/train.py", false), 3);
 }
 
 #[test]

@@ -110,14 +110,24 @@ impl Job {
 
     /// A process that starts at this time since boot, nanoseconds.
     fn program_at(&mut self, pid: u32, parent: u32, start_boottime: u64) {
+        self.exec(pid, parent, start_boottime, &["train.py"]);
+    }
+
+    fn exec(&mut self, pid: u32, parent: u32, start_boottime: u64, args: &[&str]) {
         self.model.event(Event::Exec {
             process: id(pid),
             start_boottime,
             parent,
             rights: iotrace_common::rights::Rights::of_user(0),
             comm: b"python3".to_vec(),
-            args: vec![b"train.py".to_vec()],
+            args: args.iter().map(|arg| (*arg).into()).collect(),
         });
+    }
+
+    /// A process that runs a script.
+    pub fn script(&mut self, pid: u32, script: &str) {
+        self.exec(pid, 0, u64::from(pid), &["python3", "-u", script]);
+        self.runs(pid, "/usr/bin/python3");
     }
 
     /// A process that runs a program of its own, and starts `ms` milliseconds after the run.

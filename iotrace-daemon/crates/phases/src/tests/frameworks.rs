@@ -6,9 +6,14 @@ use crate::{Classifier, phase::Direction};
 
 /// Fails unless the built-in rules sort each path as its row says.
 fn sorts(rows: &[(&str, &str, &str)]) {
+    sorts_on("ext4", rows);
+}
+
+/// The same on a type of filesystem.
+fn sorts_on(fs_type: &str, rows: &[(&str, &str, &str)]) {
     let classifier = Classifier::builtin();
     for (path, read, written) in rows {
-        let verdict = classifier.verdict(path.as_bytes(), false, "ext4");
+        let verdict = classifier.verdict(path.as_bytes(), false, fs_type);
         for (direction, expected) in [(Direction::Read, read), (Direction::Write, written)] {
             let phase = verdict.phase(direction);
             let found = phase.class().map_or(phase.name(), |class| class.name());
@@ -21,6 +26,21 @@ fn sorts(rows: &[(&str, &str, &str)]) {
             );
         }
     }
+}
+
+#[test]
+fn files_in_memory() {
+    sorts_on(
+        "tmpfs",
+        &[
+            ("/dev/shm/imagenet/n01440764_1.jpg", "training", "ipc"),
+            ("/dev/shm/data/part-0.parquet", "training", "ipc"),
+            ("/dev/shm/ckpt/step_1.pt", "restore", "checkpoint"),
+            ("/dev/shm/torch_4242_12345_0", "ipc", "ipc"),
+            ("/dev/shm/psm_1a2b3c", "ipc", "ipc"),
+            ("/dev/shm/nccl-abc123", "ipc", "ipc"),
+        ],
+    );
 }
 
 #[test]
