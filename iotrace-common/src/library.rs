@@ -291,6 +291,8 @@ functions! {
     HDF5 "H5Dopen2" OPEN NEW_OBJECT 1 NONE NEGATIVE;
     HDF5 "H5Dcreate1" OPEN NEW_OBJECT 1 NONE NEGATIVE;
     HDF5 "H5Dcreate2" OPEN NEW_OBJECT 1 NONE NEGATIVE;
+    // hid_t H5Dcreate_anon(location, type, space, dcpl, dapl): it has no name, and the type is no address of one.
+    HDF5 "H5Dcreate_anon" OPEN NEW_OBJECT 1 NONE NEGATIVE;
     HDF5 "H5Gopen2" OPEN NEW_OBJECT 1 NONE NEGATIVE;
     HDF5 "H5Gcreate2" OPEN NEW_OBJECT 1 NONE NEGATIVE;
     HDF5 "H5Oopen" OPEN NEW_OBJECT 1 NONE NEGATIVE;

@@ -29,6 +29,7 @@ use iotrace_phases::{
 };
 use iotrace_recording::memory::disk;
 use iotrace_recording::{self, Job};
+use iotrace_report::escape::escape;
 
 /// Formats of other tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -181,6 +182,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             save(&output, |file| write(file))?;
         }
         Some(output) => save(output, |file| write(file))?,
+        None if args.format == Format::Csv && io::stdout().is_terminal() => {
+            write(&mut Escaped::new(io::stdout().lock()))?;
+        }
         None => write(&mut io::stdout().lock())?,
     }
     if let Some((directory, error)) = disk::failure() {
@@ -191,6 +195,41 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lines for a terminal: what would control it is escaped, because the traced programs chose the names.
+struct Escaped<W> {
+    out: W,
+    /// The line that has not ended yet.
+    line: Vec<u8>,
+}
+
+impl<W: Write> Escaped<W> {
+    fn new(out: W) -> Self {
+        Self {
+            out,
+            line: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Write for Escaped<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if self.line.pop_if(|last| *last == b'\n').is_some() {
+                writeln!(self.out, "{}", escape(&self.line))?;
+                self.line.clear();
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let line = std::mem::take(&mut self.line);
+        self.out.write_all(escape(&line).as_bytes())?;
+        self.out.flush()
+    }
 }
 
 /// The chosen files of a job, of which there must be some.

@@ -114,6 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return self::end(end);
     }
     let mut all = read(choice.dir.as_deref())?;
+    let read_count = all.len();
     if let Some(user) = &choice.user {
         let uid = number_of(user)?;
         all.retain(|log| log.about.user.unwrap_or(0) == uid);
@@ -141,7 +142,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     match &args.action {
         // The end needs no list.
-        None | Some(Action::List | Action::End(_)) => print(&all, choice.format)?,
+        None | Some(Action::List | Action::End(_)) => {
+            print(&all, choice.format)?;
+            if all.is_empty() {
+                log::warn!("{}", why_none(read_count));
+            }
+        }
         Some(Action::Show(named)) => {
             all.retain(|log| is_of(&log.about, &named.id));
             some(&all, &named.id)?;
@@ -318,6 +324,16 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
         key(a).cmp(&key(b))
     });
     Ok(all)
+}
+
+/// Why no log is listed, where so many can be read.
+fn why_none(read_count: usize) -> String {
+    match read_count {
+        0 => "there are no job logs that this user can read: a job's log appears a few seconds after its start; users read \
+              their own, root reads all"
+            .into(),
+        count => format!("the options choose none of the {count} job logs that this user can read"),
+    }
 }
 
 fn print(logs: &[Log], format: TextOrJson) -> anyhow::Result<()> {

@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         stage(&report, tier, format != Format::Text, &place)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let is_complete = job.nodes.iter().all(|node| node.complete);
+    let is_complete = job.nodes.iter().all(|node| node.is_complete());
     if args.choice().is_none() {
         quote(&mut report, &recordings);
     }
@@ -182,11 +182,11 @@ fn scale(
 
 /// Warns of recordings without their end. `what`: what is done with what they hold.
 pub fn warn_incomplete(nodes: &[Node], what: &str) {
-    for node in nodes.iter().filter(|node| !node.complete) {
+    for directory in nodes.iter().flat_map(|node| &node.incomplete) {
         log::warn!(
             "{} is not complete: it is still being written, its recorder was killed or had no room, or the service ended it; \
              {what} what it holds",
-            node.directory.display()
+            directory.display()
         );
     }
 }

@@ -311,7 +311,7 @@ impl Session {
         let nodes = [Node {
             directory: self.directory.clone(),
             run: self.run.clone(),
-            complete: is_complete,
+            incomplete: Vec::new(),
         }];
         if is_complete {
             report = report.of_nodes(&nodes);

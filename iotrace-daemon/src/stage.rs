@@ -105,6 +105,7 @@ fn write_json(
         "saves_at_most_seconds": staging.saves_ns as f64 / 1e9,
         "own_cache_files": staging.own_cache_files,
         "unlistable_files": staging.unlistable,
+        "already_there_files": staging.there_files,
         "files": files.collect::<Vec<_>>(),
     });
     serde_json::to_writer(&mut *out, &object)?;
@@ -137,6 +138,12 @@ fn say(report: &Report<'_>, staging: &Staging, room: u64, tier: &Tier, place: &P
         eprintln!(
             "  {} files are not in the list: they have no known path, or one with a line feed",
             count(staging.unlistable)
+        );
+    }
+    if staging.there_files > 0 {
+        eprintln!(
+            "  {} files that were read from storage are on the file system of the directory already, and not in the list",
+            count(staging.there_files)
         );
     }
     let to = match tier {

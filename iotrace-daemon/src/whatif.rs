@@ -170,7 +170,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn check(directory: &Path, recorded: &Recorded) -> anyhow::Result<u32> {
     let cpus = replayable(&recorded.run)
         .with_context(|| format!("cannot replay {}", directory.display()))?;
-    if !recorded.complete {
+    if !recorded.is_complete() {
         log::warn!("the recording was not ended properly: the prediction is for what it has");
     }
     Ok(cpus)

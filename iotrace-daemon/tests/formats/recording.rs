@@ -245,7 +245,7 @@ fn the_report_is_the_same_again() {
     );
     let recorded = iotrace_recording::read(scratch.path()).unwrap();
     assert_eq!(sum_of(&recorded.model), model.io_totals());
-    assert!(recorded.complete);
+    assert!(recorded.is_complete());
     assert_eq!(recorded.run, run);
     assert_eq!(json(&recorded.model, &recorded.run), json(&model, &run));
     assert_eq!(text(&recorded.model, &recorded.run), text(&model, &run));
@@ -318,7 +318,7 @@ fn what_a_killed_recorder_leaves_is_read() {
     let (mut model, mut run) = (Model::with_history(), run());
     let mut recorder = Recorder::create(&directory, &run).unwrap();
     assert!(
-        !iotrace_recording::read(&directory).unwrap().complete,
+        !iotrace_recording::read(&directory).unwrap().is_complete(),
         "killed before the first flush"
     );
     first_interval(&mut model);
@@ -332,7 +332,7 @@ fn what_a_killed_recorder_leaves_is_read() {
     fs::create_dir(directory.join("part-000002.tmp")).unwrap();
     fs::write(directory.join("part-000002.tmp/files.parquet"), "PAR1").unwrap();
     let recorded = iotrace_recording::read(&directory).unwrap();
-    assert!(!recorded.complete);
+    assert!(!recorded.is_complete());
     let again = json(&recorded.model, &recorded.run);
     // Shares are of a run that is as long as the recording tells.
     let flushed = json(&model, &recorded.run);

@@ -471,7 +471,11 @@ fn a_killed_recorder_leaves_what_it_had_flushed() {
     assert!(trace.operations > 0);
     let rows = rows(&trace);
     assert_eq!(rows.len() as u64, trace.operations);
-    assert!(!iotrace_recording::read(&run.recording).unwrap().complete);
+    assert!(
+        !iotrace_recording::read(&run.recording)
+            .unwrap()
+            .is_complete()
+    );
 }
 
 #[test]

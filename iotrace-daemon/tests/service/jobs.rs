@@ -261,7 +261,7 @@ fn jobs_at_one_time_have_exact_logs_of_their_own() {
         complete(&logs, "slurm:8101")["directory"].as_str().unwrap(),
     ));
     let recorded = recorded.unwrap();
-    assert!(recorded.complete);
+    assert!(recorded.is_complete());
     let args = recorded
         .model
         .processes()

@@ -56,6 +56,8 @@ pub struct Activity {
     /// Start of the first operation and end of the last, nanoseconds since the start of the run.
     pub first: i64,
     pub last: i64,
+    /// Whether both are known; else they are as far apart as the interval and the life of the process allow.
+    is_timed: bool,
 }
 
 /// One interval: what was done by process (its place among [`Export::processes`]) and number of the phase, 0 for
@@ -98,7 +100,7 @@ impl<'a> Export<'a> {
             model,
             run: &job.run,
             nodes: &job.nodes,
-            complete: job.nodes.iter().all(|node| node.complete),
+            complete: job.nodes.iter().all(|node| node.is_complete()),
             names,
             selection,
             part,
@@ -265,16 +267,37 @@ impl<'a> Export<'a> {
             0 => None,
             moment => Some(self.moment(moment)),
         };
-        let first = moment(FIRST_OPERATION).unwrap_or(interval.start);
-        let last = moment(LAST_OPERATION).unwrap_or(interval.end);
+        let known = moment(FIRST_OPERATION).zip(moment(LAST_OPERATION));
+        let (first, last) = known.unwrap_or_else(|| {
+            let began = self.began(key.0).max(interval.start);
+            (began.min(interval.end), interval.end)
+        });
+        let is_timed = known.is_some();
         let activity = interval.activities.entry(key).or_insert(Activity {
             first,
             last,
+            is_timed,
             ..Activity::default()
         });
         activity.flow.add(&flow);
-        activity.first = activity.first.min(first);
-        activity.last = activity.last.max(last);
+        match (activity.is_timed, is_timed) {
+            (false, true) => (activity.first, activity.last) = (first, last),
+            (true, false) => {}
+            _ => {
+                activity.first = activity.first.min(first);
+                activity.last = activity.last.max(last);
+            }
+        }
+        activity.is_timed |= is_timed;
+    }
+
+    /// When the process at a place began, nanoseconds since the start of the run; 0 if that is not known.
+    fn began(&self, place: usize) -> i64 {
+        let process = &self.model.processes()[self.processes[place] as usize];
+        match process.about.start_boottime {
+            0 => 0,
+            start => self.since_start(self.run.clock.unix_ns_of_boottime(start)),
+        }
     }
 
     /// Checkpoints, epochs and the like, of all processes and phases.

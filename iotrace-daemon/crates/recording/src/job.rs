@@ -16,8 +16,15 @@ use iotrace_model::{
 pub struct Node {
     pub directory: PathBuf,
     pub run: Run,
-    /// Whether its recorder ended well.
-    pub complete: bool,
+    /// Directories whose recorder did not end well.
+    pub incomplete: Vec<PathBuf>,
+}
+
+impl Node {
+    /// Whether all that was to be recorded was.
+    pub fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
 }
 
 /// A job: one recording, or those of its nodes.
@@ -68,13 +75,13 @@ pub fn read_job_and_tell(
         && let Some(Recorded {
             model,
             run,
-            complete,
+            incomplete,
         }) = recorded.pop()
     {
         let nodes = vec![Node {
             directory: of_nodes[0][0].to_owned(),
             run: run.clone(),
-            complete,
+            incomplete,
         }];
         return Ok(Job { model, run, nodes });
     }
@@ -92,7 +99,7 @@ pub fn read_job_and_tell(
         nodes.push(Node {
             directory: directories[0].to_owned(),
             run: one.run,
-            complete: one.complete,
+            incomplete: one.incomplete,
         });
     }
     let mut run = whole(&nodes);

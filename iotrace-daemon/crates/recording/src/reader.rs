@@ -1,6 +1,6 @@
 //! Reads a recording back into a model, whether its recorder ended well or was killed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{
     Error,
@@ -22,8 +22,8 @@ const READ_ATTEMPTS: usize = 5;
 pub struct Recorded {
     pub model: Model,
     pub run: Run,
-    /// Whether its recorder ended well; else the operations after its last flush are missing.
-    pub complete: bool,
+    /// Directories whose recorder did not end well: the operations after its last flush are missing.
+    pub incomplete: Vec<PathBuf>,
 }
 
 /// Reads the recording in `directory`. Parts that its recorder did not live to list are read too; what was not in
@@ -65,7 +65,7 @@ fn read_once(
     let mut recorded = Recorded {
         model: Model::read_back(),
         run: meta.run.clone(),
-        complete: meta.complete,
+        incomplete: Vec::new(),
     };
     recorded.add(directory, 0, &meta, clock, read_one)?;
     let mut restarts = 0;
@@ -77,17 +77,21 @@ fn read_once(
         };
         restarts += u32::from(between > 0);
         recorded.run.go_on(&meta.run, between);
-        recorded.complete &= meta.complete;
         recorded.add(directory, restarts, &meta, clock, read_one)?;
     }
     Ok(recorded)
 }
 
 impl Recorded {
+    /// Whether all that was to be recorded was.
+    pub fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+
     /// Whether the log that was read last ended before its processes: with the service, and not with the unit.
     fn is_cut(&self) -> bool {
         let mut processes = self.model.processes().iter();
-        !self.complete || processes.any(|process| process.about.end.is_none())
+        !self.is_complete() || processes.any(|process| process.about.end.is_none())
     }
 
     /// Reads the parts of a recording. `restarts`: how often the service was restarted since the first recording of the node.
@@ -100,6 +104,9 @@ impl Recorded {
         read_one: &mut dyn FnMut(),
     ) -> Result<(), Error> {
         let minor = meta.format_minor_version;
+        if !meta.complete {
+            self.incomplete.push(directory.into());
+        }
         let clock = *clock.unwrap_or(&meta.run.clock);
         if minor < MINOR_WITH_SYNCS {
             self.model.lack_syncs();

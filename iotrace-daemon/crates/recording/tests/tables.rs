@@ -120,7 +120,7 @@ fn same_facts(found: &Model, expected: &Model) {
 #[track_caller]
 fn same(directory: &Path, form: &Form, (model, run): &(Model, iotrace_model::run::Run)) {
     let recorded = iotrace_recording::read(directory).unwrap();
-    assert!(recorded.complete);
+    assert!(recorded.is_complete());
     assert_eq!(recorded.run, *run);
     same_facts(&recorded.model, model);
     let found = facts(&recorded.model);

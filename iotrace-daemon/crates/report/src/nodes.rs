@@ -35,7 +35,7 @@ impl<'a> Report<'a> {
 
     /// Whether a recording lacks its end: what is missing there, no count tells.
     pub(super) fn is_incomplete(&self) -> bool {
-        self.is_cut || self.nodes.iter().any(|node| !node.complete)
+        self.is_cut || self.nodes.iter().any(|node| !node.is_complete())
     }
 
     /// Whether there are several nodes: one alone needs no mention.
@@ -85,7 +85,7 @@ impl<'a> Report<'a> {
             [] => one.to_vec(),
             nodes => nodes
                 .iter()
-                .map(|node| (node.run.host.as_str(), &node.run, node.complete))
+                .map(|node| (node.run.host.as_str(), &node.run, node.is_complete()))
                 .collect(),
         };
         for (host, run, is_complete) in &nodes {

@@ -42,6 +42,8 @@ pub struct Staging {
     pub own_cache_files: u64,
     /// Files with names that no list of lines can have.
     pub unlistable: u64,
+    /// Files that lie on the tier already.
+    pub there_files: u64,
 }
 
 impl Report<'_> {
@@ -60,13 +62,17 @@ impl Report<'_> {
         for rows in order.chunk_by(|a, b| row(a).file == row(b).file) {
             let index = row(&rows[0]).file;
             let file = self.model.file(index);
-            if file.is_directory() || file.deleted || is_there(file.id.device) {
+            if file.is_directory() || file.deleted {
                 continue;
             }
             let Some((size, storage_ns)) = self.storage_time(rows.iter().map(row), cache_rate)
             else {
                 continue;
             };
+            if is_there(file.id.device) {
+                staging.there_files += 1;
+                continue;
+            }
             if file.path.contains(&b'\n') || !file.path.starts_with(b"/") || file.truncated {
                 staging.unlistable += 1;
                 continue;

@@ -68,7 +68,7 @@ pub fn json(report: &Report<'_>) -> Json {
                 "host": run.host,
                 "start": moment(run.start_unix_ns - report.run.start_unix_ns),
                 "duration_seconds": seconds(run.duration_ns),
-                "complete": node.complete,
+                "complete": node.is_complete(),
                 "clock_step_seconds": moment(run.clock_step_ns),
                 "exit_code": run.exit_code,
                 "processes": sum.processes,
