@@ -27,10 +27,6 @@ const MIN_JUMPS_SHARE: f64 = 0.2;
 pub(crate) const MAX_EXCESS: f64 = 0.1;
 /// Maximum distance of what was read in jumps from a number of whole passes.
 const MAX_DISTANCE: f64 = 0.2;
-/// Maximum distance of what was read from a whole number of passes that its opens do not make.
-const MAX_REST: f64 = 0.05;
-/// Share of a file from which on each open may have read parts of it again, and not a little too much.
-const MIN_REREAD: f64 = 0.25;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
 const MAX_PASSES: f64 = 10_000.0;
 
@@ -138,11 +134,9 @@ fn passes_of_opens(total: f64, opens: u64) -> Option<f64> {
     if (total - nearest).abs() <= (nearest * MAX_EXCESS).min(MAX_DISTANCE) {
         return Some(nearest);
     }
-    // A file that was opened once to be looked at, and once to be read several times over, has a whole number of passes.
-    let of_open = total / opens;
-    let is_whole = (total - total.round()).abs() <= MAX_REST && of_open >= 1.0 + MIN_REREAD;
-    let is_about = (WHOLE_SHARE..1.5).contains(&of_open);
-    (is_about && !is_whole).then_some(opens)
+    (WHOLE_SHARE..1.5)
+        .contains(&(total / opens))
+        .then_some(opens)
 }
 
 /// How often a visit read as many bytes as its file has; at most so often as is worth a place each.
@@ -408,25 +402,4 @@ pub(crate) fn passes(reads: &FileReads<'_>) -> Vec<Pass> {
         done = end;
     }
     passes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn opens_say_how_often_a_file_was_read_unless_its_bytes_do() {
-        for (total, opens, passes) in [
-            (1.0, 1, Some(1.0)),
-            (1.4, 1, Some(1.0)),
-            (2.05, 2, Some(2.0)),
-            (2.3, 2, Some(2.0)),
-            (2.6, 2, Some(2.0)),
-            (2.99, 2, None),
-            (4.0, 1, None),
-            (0.9, 4, Some(1.0)),
-        ] {
-            assert_eq!(passes_of_opens(total, opens), passes, "{total} by {opens}");
-        }
-    }
 }

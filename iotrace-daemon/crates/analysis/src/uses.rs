@@ -624,9 +624,13 @@ impl Pass<'_> {
             first => first,
         };
         let is_of_writer = v[BYTES_WRITTEN] > 0 && v[OPENS] > 1 && !is_before_open(written);
-        let of_writer = u64::from(is_of_writer);
-        let opens = v[OPENS] - of_writer;
-        let closes = v[CLOSES].saturating_sub(of_writer);
+        // Nor is the first one, if the file was closed before anything was read.
+        let is_look = v[OPENS] > 1
+            && (1..v[FIRST_READ]).contains(&v[FIRST_CLOSE])
+            && !is_before_open(v[FIRST_CLOSE]);
+        let others = u64::from(is_of_writer || is_look);
+        let opens = v[OPENS] - others;
+        let closes = v[CLOSES].saturating_sub(others);
         let has_rest = is_before_open(v[FIRST_READ]);
         // A close before the first open ends the use before, whose last reads are not here.
         let is_closed_before = is_before_open(v[FIRST_CLOSE]) && closes > 0 && !has_rest;

@@ -132,6 +132,42 @@ fn programs_that_check_the_data_before_make_no_epoch() {
 }
 
 #[test]
+fn an_open_that_reads_nothing_is_no_pass() {
+    let epochs = |first_close: u64, first_read: u64| {
+        let mut job = Job::new(1_000);
+        job.program(1, 0);
+        let file = job.file("/data/train.db", 30 * MIB);
+        let at = |ms: u64| START_NS + ms * 1_000_000;
+        let mut counters = Counters::ZERO;
+        for (counter, value) in [
+            (OPENS, 2),
+            (CLOSES, 2),
+            (READS, 24_000),
+            (BYTES_READ, 89 * MIB),
+            (READ_NS, 60_000_000),
+            (FIRST_OPERATION, at(10)),
+            (FIRST_OPEN, at(10)),
+            (FIRST_CLOSE, at(first_close)),
+            (LAST_OPEN, at(first_close + 1)),
+            (FIRST_READ, at(first_read)),
+            (LAST_READ, at(900)),
+            (LAST_CLOSE, at(901)),
+            (LAST_OPERATION, at(901)),
+            (CONSECUTIVE_READS, 14_000),
+            (SEQUENTIAL_READS, 15_000),
+        ] {
+            counters.v[counter] = value;
+        }
+        job.model.add(id(1), Place::File(file), &counters);
+        job.flush(1_000);
+        job.analysis().epochs.epochs.len()
+    };
+    assert_eq!(epochs(11, 13), 3);
+    // Both opens read a part.
+    assert_eq!(epochs(400, 11), 2);
+}
+
+#[test]
 fn a_script_that_only_tries_the_model_makes_no_epoch() {
     let epochs = |script, saves: bool| {
         let mut job = with_another("/usr/bin/python3", 3_000);
