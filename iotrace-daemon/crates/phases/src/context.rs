@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::{
     Classifier,
     copies::Copies,
+    data_names::{is_named_as_data, is_named_as_sample},
     dfa::Verdict,
     made_once,
     phase::{Class, Direction, Phase},
@@ -31,6 +32,8 @@ const PLACES_OF_WEIGHTS: [&str; 3] = ["pretrained", "step-directories", "checkpo
 const MIN_PASSES_IN_PLACE: u64 = 3;
 /// Formats of data, in which weights are seldom kept.
 const DATA_ENDINGS: [&[u8]; 6] = [b".npy", b".npz", b".h5", b".hdf5", b".bin", b".tar"];
+/// Rules that take a read for a load of weights by the format alone, which data of one file have too.
+const TAKEN_FOR_WEIGHTS_BY_FORMAT: [&str; 1] = ["weights-loaded"];
 /// Rules that take a write for a save of weights.
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
@@ -44,55 +47,6 @@ const MIN_FAMILY_FILES: usize = 16;
 const MIN_UNMATCHED_BYTES: u64 = 1 << 20;
 /// Minimum number of files of one kind in a directory that are called as what was read, and so were made of it.
 const MIN_SAME_STEMS: usize = 4;
-/// What a file holds that is one sample, or what a model made of one, if its name begins with the word, or its directory's where
-/// the file's tells nothing.
-const SAMPLE_WORDS: [&str; 42] = [
-    "audio",
-    "caption",
-    "captions",
-    "chunk",
-    "clip",
-    "dataset",
-    "doc",
-    "emb",
-    "embed",
-    "embedding",
-    "embeddings",
-    "encoding",
-    "encodings",
-    "example",
-    "feat",
-    "feats",
-    "feature",
-    "features",
-    "frame",
-    "image",
-    "images",
-    "img",
-    "latent",
-    "latents",
-    "logits",
-    "mask",
-    "masks",
-    "mel",
-    "pred",
-    "prediction",
-    "predictions",
-    "sample",
-    "samples",
-    "slide",
-    "spectrogram",
-    "spk",
-    "tok",
-    "token",
-    "tokenized",
-    "tokens",
-    "utt",
-    "video",
-];
-/// Words that a name begins with which tells nothing: a part of data, or of weights.
-const PART_WORDS: [&str; 2] = ["part", "shard"];
-
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -101,6 +55,8 @@ pub enum Reason {
     ReadAgain,
     /// Many of its kind in its directory were read: a sample per file.
     Family,
+    /// It is called as data, and this run wrote it at most once.
+    Name,
     /// Its index (`.idx` for `.bin`) was used too.
     Index,
     /// TensorFlow locked it as it does a cache of samples.
@@ -121,6 +77,7 @@ impl Reason {
         match self {
             Self::ReadAgain => "read_again",
             Self::Family => "family",
+            Self::Name => "name",
             Self::Index => "index",
             Self::SampleCache => "sample_cache",
             Self::SavedHere => "saved_here",
@@ -132,7 +89,9 @@ impl Reason {
 
     const fn phase(self) -> Phase {
         match self {
-            Self::ReadAgain | Self::Family | Self::Index | Self::SampleCache => Phase::Training,
+            Self::ReadAgain | Self::Family | Self::Name | Self::Index | Self::SampleCache => {
+                Phase::Training
+            }
             Self::SavedHere => Phase::Restore,
             Self::Prepared => Phase::Other(Some(Class::Cache)),
             Self::Copied | Self::ReadBack => Phase::UNMATCHED,
@@ -304,7 +263,8 @@ fn is_read(cell: &Cell) -> bool {
 }
 
 /// Files that were taken for saves of weights, and whose reads are of data; and their siblings that were not read: what is
-/// written to a replay buffer last. Also samples, and what a model made of them, one in each of many files that nobody reads.
+/// written to a replay buffer last. Also samples, and what a model made of them, one in each of many files that nobody reads, and
+/// what is called as data.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
     let rules = classifier.rules().all();
     let is_guess = |file: &Sorted| {
@@ -322,6 +282,9 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
         .collect();
     let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
     let mut prepared: HashSet<u32> = read.iter().copied().filter(is_data).collect();
+    let read_reason = |file: &u32| sorted[*file as usize].reasons[Direction::Read.index()];
+    let written = (0..model.file_count() as u32).filter(|file| guessed[*file as usize]);
+    prepared.extend(written.filter(|file| read_reason(file) == Some(Reason::Name)));
     let large: HashSet<(&[u8], &[u8])> =
         families(model, prepared.iter().copied(), MIN_FAMILY_FILES)
             .map(|members| family(model.file(members[0]).path))
@@ -375,31 +338,14 @@ fn made_of_read(model: &Model, sorted: &[Sorted], written: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a file's name begins with a word for a sample, or that of its directory does where the file's begins with a number or a
-/// word for a part.
-fn is_named_as_sample(path: &[u8]) -> bool {
-    let word = |name: &[u8]| -> Vec<u8> {
-        let letters = name.iter().take_while(|byte| byte.is_ascii_alphabetic());
-        letters.map(u8::to_ascii_lowercase).collect()
-    };
-    let is_one_of = |word: &[u8], known: &[&str]| known.iter().any(|one| one.as_bytes() == word);
-    let own = word(name(path));
-    let is_number = name(path).first().is_some_and(u8::is_ascii_digit);
-    let tells_nothing = is_number || is_one_of(&own, &PART_WORDS);
-    let told = if tells_nothing {
-        word(name(parent(path)))
-    } else {
-        own
-    };
-    is_one_of(&told, &SAMPLE_WORDS)
-}
-
 /// Files whose reads may be of another phase.
 struct Ambiguous {
     /// By index: taken for weights, and how many times over it is read at least if it is none.
     weights: HashMap<u32, u64>,
     /// By index: taken for data, and a checkpoint where written.
     data: HashSet<u32>,
+    /// By index: called as data, and taken for weights where read or written.
+    named: HashSet<u32>,
     /// By index: no rule matches it.
     unmatched: HashSet<u32>,
 }
@@ -455,6 +401,10 @@ impl Ambiguous {
         let mut weights: HashMap<u32, u64> = taken(sorted, classifier, &TAKEN_FOR_WEIGHTS)
             .map(|file| (file, 2))
             .collect();
+        let by_format = taken(sorted, classifier, &TAKEN_FOR_WEIGHTS_BY_FORMAT);
+        let is_named = |file: &u32| is_named_as_data(model.file(*file).path);
+        let named = by_format.chain(data.iter().copied()).filter(is_named);
+        let named = named.collect();
         let in_place = taken(sorted, classifier, &PLACES_OF_WEIGHTS).filter(is_data);
         weights.extend(in_place.map(|file| (file, MIN_PASSES_IN_PLACE)));
         let is_unmatched = |file: &u32| {
@@ -469,6 +419,7 @@ impl Ambiguous {
         Self {
             weights,
             data,
+            named,
             unmatched: unmatched.collect(),
         }
     }
@@ -507,7 +458,8 @@ impl Ambiguous {
         for sample in samples(model, &written) {
             reasons.remove(&sample);
         }
-        for file in made_once::data(model, copies, &written) {
+        let made = made_once::Files::new(model, copies, &groups, &written);
+        for file in made.data() {
             if self.data.contains(&file) {
                 reasons.remove(&file);
             } else {
@@ -519,6 +471,20 @@ impl Ambiguous {
             reasons.entry(file).or_insert(Reason::Family);
         }
         self.indexed(model, &read, &mut reasons);
+        for file in made.parts() {
+            if self.data.contains(&file) {
+                reasons.remove(&file);
+            } else {
+                reasons.entry(file).or_insert(Reason::ReadAgain);
+            }
+        }
+        let is_at_most_once = |file: &&u32| !written.contains(file) || made.is_written_once(**file);
+        for file in self.named.iter().filter(is_at_most_once) {
+            let reason = reasons.entry(*file).or_insert(Reason::Name);
+            if *reason == Reason::SavedHere {
+                *reason = Reason::Name;
+            }
+        }
         reasons
     }
 
@@ -603,7 +569,7 @@ fn samples(model: &Model, written: &HashSet<u32>) -> Vec<u32> {
 }
 
 /// Groups of files with one directory and extension, each with at least this many.
-fn families(
+pub(crate) fn families(
     model: &Model,
     files: impl Iterator<Item = u32>,
     least: usize,

@@ -9,6 +9,7 @@
 pub mod check;
 pub mod context;
 pub mod copies;
+mod data_names;
 pub mod dfa;
 pub mod glob;
 mod made_once;

@@ -2,8 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::copies::Copies;
-use iotrace_model::{Model, counters::*};
+use crate::{
+    context::families,
+    copies::Copies,
+    data_names::{is_named_as_data, is_named_as_part},
+};
+use iotrace_model::{Model, counters::*, groups::Groups};
 
 /// Endings of files without a structure of their own, which hold encoded text or arrays as well as weights.
 const AMBIGUOUS_ENDINGS: [&[u8]; 2] = [b".bin", b".npz"];
@@ -12,17 +16,24 @@ const AMBIGUOUS_ENDINGS: [&[u8]; 2] = [b".bin", b".npz"];
 const MIN_QUICK_PASSES: u64 = 16;
 /// How often a process reads the whole file from which on it is data if it hardly does anything else meanwhile.
 const MIN_SLOW_PASSES: u64 = 3;
+/// How many files that are called as parts are data at least, if they were all written before the first one was read.
+const MIN_PARTS: usize = 2;
+/// How often a rank reads each part as a whole at least if it is data.
+const MIN_PASSES_OF_PARTS: u64 = 2;
 /// Of the size of a file the part, as a divisor, that a pass may lack, or that may be written twice.
 const TOLERANCE_DIVISOR: u64 = 20;
 
 /// What is known of a file.
-#[derive(Default)]
 struct Made {
     size: u64,
     written: u64,
     last_write: u64,
+    /// When it was read first, `CLOCK_MONOTONIC` nanoseconds; of no read, the last moment.
+    first_read: u64,
     /// By process, those that copied it left out.
     readers: HashMap<u32, Reader>,
+    /// Bytes that each rank read.
+    read_by_ranks: HashMap<u32, u64>,
     /// Whether it was read or mapped before it was complete.
     is_read_before: bool,
 }
@@ -40,41 +51,94 @@ struct Reader {
     last_read: u64,
 }
 
-/// Finds data among the files that this run wrote: a data file is written once, and then one process reads or maps it 16 times,
-/// or reads it slowly three times, one batch after the other. A model is loaded in one go, and the run saves it again before it
-/// has loaded it that often.
-pub(crate) fn data(model: &Model, copies: &Copies, written: &HashSet<u32>) -> Vec<u32> {
-    let is_chosen = |file: &u32| {
-        let path = model.file(*file).path;
-        AMBIGUOUS_ENDINGS
-            .iter()
-            .any(|ending| path.ends_with(ending))
-    };
-    let chosen = written.iter().filter(|file| is_chosen(file));
-    let mut made: HashMap<u32, Made> = chosen.map(|file| (*file, Made::default())).collect();
-    if made.is_empty() {
-        return Vec::new();
+/// The files that this run wrote which may be data.
+pub(crate) struct Files<'a> {
+    model: &'a Model,
+    made: HashMap<u32, Made>,
+}
+
+impl<'a> Files<'a> {
+    /// `written`: files that this run wrote.
+    pub fn new(model: &'a Model, copies: &Copies, groups: &Groups, written: &HashSet<u32>) -> Self {
+        let is_chosen = |file: &u32| {
+            let path = model.file(*file).path;
+            let mut endings = AMBIGUOUS_ENDINGS.iter();
+            endings.any(|ending| path.ends_with(ending)) || is_named_as_data(path)
+        };
+        let chosen = written.iter().filter(|file| is_chosen(file));
+        let mut made: HashMap<u32, Made> = chosen.map(|file| (*file, Made::default())).collect();
+        if made.is_empty() {
+            return Self { model, made };
+        }
+        for row in model.rows() {
+            if let Some(made) = made.get_mut(&row.file) {
+                made.add(&row.cell.total());
+            }
+        }
+        for row in model.rows() {
+            if copies.are_all_reads(row.process, row.file) {
+                continue;
+            }
+            if let Some(made) = made.get_mut(&row.file) {
+                made.add_reads(row.process, groups.of(row.process), &row.cell.total());
+            }
+        }
+        for one in model.spans().into_iter().flat_map(|spans| spans.uses()) {
+            if let Some(made) = made.get_mut(&one.file) {
+                made.add_use(one.process, &one.counters);
+            }
+        }
+        Self { model, made }
     }
-    for row in model.rows() {
-        if let Some(made) = made.get_mut(&row.file) {
-            made.add(&row.cell.total());
+
+    /// Those that are data: a data file is written once, and then one process reads or maps it 16 times, or reads it slowly three
+    /// times, one batch after the other. A model is loaded in one go, and the run saves it again before it has loaded it that often.
+    pub fn data(&self) -> Vec<u32> {
+        let has_ending = |file: u32| {
+            let path = self.model.file(file).path;
+            let mut endings = AMBIGUOUS_ENDINGS.iter();
+            endings.any(|ending| path.ends_with(ending))
+        };
+        let made = self.made.iter();
+        let data = made.filter(|(file, made)| has_ending(**file) && made.is_data());
+        data.map(|(file, _)| *file).collect()
+    }
+
+    /// Whether a file was written once, before it was used.
+    pub fn is_written_once(&self, file: u32) -> bool {
+        self.made.get(&file).is_some_and(Made::is_written_once)
+    }
+
+    /// Parts of data: several of a kind, all written before the first one is read, and each read again as a whole.
+    pub fn parts(&self) -> impl Iterator<Item = u32> {
+        let is_part = |(file, made): &(&u32, &Made)| {
+            is_named_as_part(self.model.file(**file).path)
+                && made.is_written_once()
+                && made.is_read_by_ranks(MIN_PASSES_OF_PARTS)
+        };
+        let parts = self.made.iter().filter(is_part).map(|(file, _)| *file);
+        let is_made_before = |members: &Vec<u32>| {
+            let made = || members.iter().map(|file| &self.made[file]);
+            let written = made().map(|made| made.last_write).max();
+            written <= made().map(|made| made.first_read).min()
+        };
+        let families = families(self.model, parts, MIN_PARTS);
+        families.filter(is_made_before).flatten()
+    }
+}
+
+impl Default for Made {
+    fn default() -> Self {
+        Self {
+            size: 0,
+            written: 0,
+            last_write: 0,
+            first_read: u64::MAX,
+            readers: HashMap::new(),
+            read_by_ranks: HashMap::new(),
+            is_read_before: false,
         }
     }
-    for row in model.rows() {
-        if copies.are_all_reads(row.process, row.file) {
-            continue;
-        }
-        if let Some(made) = made.get_mut(&row.file) {
-            made.add_reads(row.process, &row.cell.total());
-        }
-    }
-    for one in model.spans().into_iter().flat_map(|spans| spans.uses()) {
-        if let Some(made) = made.get_mut(&one.file) {
-            made.add_use(one.process, &one.counters);
-        }
-    }
-    let data = made.into_iter().filter(|(_, made)| made.is_data());
-    data.map(|(file, _)| file).collect()
 }
 
 impl Made {
@@ -86,9 +150,11 @@ impl Made {
         self.last_write = self.last_write.max(v[LAST_WRITE]);
     }
 
-    fn add_reads(&mut self, process: u32, total: &Counters) {
+    fn add_reads(&mut self, process: u32, rank: u32, total: &Counters) {
         let v = &total.v;
         if v[BYTES_READ] > 0 {
+            self.first_read = self.first_read.min(v[FIRST_READ]);
+            saturating_add(self.read_by_ranks.entry(rank).or_default(), v[BYTES_READ]);
             self.is_read_before |= v[FIRST_READ] < self.last_write;
             self.readers.entry(process).or_default().bytes = v[BYTES_READ];
         }
@@ -113,12 +179,31 @@ impl Made {
         }
     }
 
+    /// Whether it was written once, as a whole, and not read before.
+    fn is_written_once(&self) -> bool {
+        let is_once = self.written <= self.size.saturating_add(self.tolerance());
+        self.last_write > 0 && is_once && !self.is_read_before
+    }
+
+    /// Bytes that may be missing in a pass, or written twice.
+    fn tolerance(&self) -> u64 {
+        self.size / TOLERANCE_DIVISOR
+    }
+
+    /// Bytes of the whole file, at least.
+    fn pass(&self) -> u64 {
+        self.size - self.tolerance()
+    }
+
+    /// Whether a rank read it so many times.
+    fn is_read_by_ranks(&self, passes: u64) -> bool {
+        let least = self.pass().saturating_mul(passes);
+        self.read_by_ranks.values().any(|bytes| *bytes >= least)
+    }
+
     fn is_data(&self) -> bool {
-        let tolerance = self.size / TOLERANCE_DIVISOR;
-        let is_written_once = self.written <= self.size.saturating_add(tolerance);
-        let pass = self.size - tolerance;
-        let is_complete = self.last_write > 0 && is_written_once && !self.is_read_before;
-        is_complete && self.readers.values().any(|reader| reader.reads_data(pass))
+        let pass = self.pass();
+        self.is_written_once() && self.readers.values().any(|reader| reader.reads_data(pass))
     }
 }
 

@@ -37,6 +37,7 @@ fn used(files: &[(&str, u64, u64)]) -> Model {
         (counters.v[READS], counters.v[BYTES_READ]) = (read.div_ceil(SIZE), *read);
         (counters.v[WRITES], counters.v[BYTES_WRITTEN]) = (written.div_ceil(SIZE), *written);
         counters.v[LAST_WRITE] = u64::from(*written > 0);
+        counters.v[MAX_BYTE_WRITTEN] = if *written > 0 { SIZE - 1 } else { 0 };
         counters.v[FIRST_READ] = 2 * u64::from(*read > 0);
         model.add(ProcessId { pid: 1, start: 1 }, Place::File(id), &counters);
     }
@@ -298,6 +299,76 @@ fn what_is_written_once_and_then_read_slowly_or_many_times_is_data() {
     }
     assert_eq!(phases_of("/x/x.npz", &uses('r', 16, 100)), data);
     assert_eq!(phases_of("/x/x.npz", &uses('r', 4, 100)), model);
+}
+
+#[test]
+fn data_that_were_made_once_are_known_by_their_names() {
+    let cached = Phase::Other(Some(Class::Cache));
+    let data = [Phase::Training, cached];
+    let once: &[(u64, char, u64)] = &[(0, 'w', 100), (1_000, 'r', 100)];
+    let again = [once, &[(2_000, 'w', 100)]].concat();
+    for path in [
+        "/x/dataset.pt",
+        "/x/out/cora_dataset.pkl",
+        "/x/graph.pkl",
+        "/x/Cora_Graphs.pt",
+        "/x/latents-0.pt",
+        "/x/latents_256/0.pt",
+        "/x/graph_data.bin",
+        "/x/dataset.npz",
+        "/x/token_cache/shard_00001.bin",
+    ] {
+        assert_eq!(phases_of(path, once), data, "{path}");
+        let mapped = phases_of(path, &[(0, 'w', 100), (1_000, 'm', 100)]);
+        assert_eq!(mapped, data, "{path}");
+        assert_eq!(phases_of(path, &once[..1])[1], cached, "{path}");
+        assert_eq!(phases_of(path, &once[1..])[0], Phase::Training, "{path}");
+        // What is saved again and again is no data.
+        let saved = phases_of(path, &again)[1];
+        assert_eq!(saved, Phase::Checkpoint, "{path}");
+    }
+    for path in [
+        "/x/model_data.pt",
+        "/x/graph_net.pt",
+        "/x/graph.pb",
+        "/x/image_encoder.pt",
+        "/x/dataset_model.bin",
+        "/x/data.ckpt",
+        "/x/latents_best.pt",
+        "/x/checkpoint/data.pt",
+        "/x/checkpoint-5/dataset.pt",
+        "/x/global_step10/data/shard_0.pt",
+        "/x/data_weights/shard_00001.bin",
+        "/x/weights/shard_00001.bin",
+        "/x/pytorch_model-00001-of-00003.bin",
+        "/x/ckpt.data-00000-of-00001",
+        "/x/__0_0.distcp",
+    ] {
+        assert_eq!(phases_of(path, once)[1], Phase::Checkpoint, "{path}");
+        let read = phases_of(path, &once[1..])[0];
+        assert_eq!(read, Phase::Restore, "{path}");
+    }
+}
+
+#[test]
+fn a_few_shards_that_were_made_before_they_are_read_again_are_data() {
+    let phase = |directory: &str, count, passes| {
+        let paths: Vec<String> = (0..count)
+            .map(|index| format!("{directory}/shard_{index:05}.bin"))
+            .collect();
+        let files: Vec<_> = paths
+            .iter()
+            .map(|path| (path.as_str(), passes * SIZE, SIZE))
+            .collect();
+        [Direction::Read, Direction::Write].map(|direction| sorted(&files)[0].phase(direction))
+    };
+    let data = [Phase::Training, Phase::Other(Some(Class::Cache))];
+    assert_eq!(phase("/x/out", 4, 2), data);
+    // Weights in parts, which may be loaded again.
+    for (directory, count, passes) in [("/x/out", 1, 4), ("/x/out", 4, 1), ("/x/weights", 4, 2)] {
+        let found = phase(directory, count, passes)[1];
+        assert_eq!(found, Phase::Checkpoint, "{directory} {count} {passes}");
+    }
 }
 
 #[test]
