@@ -211,11 +211,13 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         .iter()
         .flat_map(|reads| reads.iter().map(|visit| groups.of(visit.process)))
         .collect();
+    let saved = uses.saved.iter().filter(|touch| touch.bytes > 0);
+    let last_save = saved.map(|touch| touch.end).max();
     let sum_of_all = |size: &dyn Fn(&[&Visit]) -> u64| {
         let of_all = files
             .iter()
             .map(|reads| FileReads::new(*reads, size(reads), &jumped));
-        Sum::of(&of_all.collect::<Vec<_>>())
+        Sum::of(&of_all.collect::<Vec<_>>(), last_save)
     };
     let shared = sum_of_all(&size);
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
@@ -243,7 +245,7 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
             FileReads::new(visits, size(reads), jumped)
         })
     });
-    Sum::of(&of_ranks.collect::<Vec<_>>()).finish(model, &mut found);
+    Sum::of(&of_ranks.collect::<Vec<_>>(), last_save).finish(model, &mut found);
     found
 }
 

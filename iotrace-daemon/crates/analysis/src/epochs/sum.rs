@@ -107,11 +107,13 @@ fn number_by_time(epochs: &[i64], passes: &mut [Pass]) {
 impl Sum {
     /// Sums up passes. Files that the training was tried on between its epochs are left out. A few files that were read more often
     /// than the others, as in a trial, are of the epoch of that time.
-    pub fn of(all: &[FileReads<'_>]) -> Self {
+    ///
+    /// `last_save`: when a checkpoint was written last.
+    pub fn of(all: &[FileReads<'_>], last_save: Option<i64>) -> Self {
         let all: Vec<&FileReads<'_>> = all.iter().collect();
         let sum = Self::with(&all, &Numbering::AsCounted);
         if sum.epochs.values().any(|epoch| sum.is_partial(epoch))
-            && let Some(trained) = Self::without_evaluation(&all)
+            && let Some(trained) = Self::without_evaluation(&all, last_save)
         {
             return trained;
         }
@@ -131,8 +133,8 @@ impl Sum {
 
     /// The sum of the files that most bytes are of, if these were all read equally often, and the others, with less than half as many
     /// bytes, more or less often, by other processes, and before, between and after the passes over those. Processes that read both
-    /// may stop in an epoch, or resume in one.
-    fn without_evaluation(all: &[&FileReads<'_>]) -> Option<Self> {
+    /// may stop in an epoch, or resume in one. Or the others were read once, after the last save, which followed the training: a test.
+    fn without_evaluation(all: &[&FileReads<'_>], last_save: Option<i64>) -> Option<Self> {
         let passed: Vec<(&FileReads<'_>, Vec<Pass>)> =
             all.iter().map(|reads| (*reads, passes(reads))).collect();
         let count = |passes: &[Pass]| passes.iter().map(|pass| pass.number).max();
@@ -164,7 +166,16 @@ impl Sum {
             .iter()
             .map(|(reads, _)| Some((reads.file()?, reads.size)));
         sum.evaluated = evaluated.collect::<Option<_>>()?;
-        (is_apart && is_between && sum.is_one_behind_the_other()).then_some(sum)
+        let is_test = || {
+            let last = spans.last().filter(|_| spans.len() > 1).zip(last_save);
+            last.is_some_and(|((start, end), saved)| {
+                let mut passes = others.iter().flat_map(|(_, passes)| passes);
+                passes.all(|pass| pass.number == 0 && pass.start >= saved.max(*end))
+                    && *start < saved
+            })
+        };
+        let is_evaluation = is_apart && is_between || is_test();
+        (is_evaluation && sum.is_one_behind_the_other()).then_some(sum)
     }
 
     /// Of the bytes of all files, the share that an epoch has.

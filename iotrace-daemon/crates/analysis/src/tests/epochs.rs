@@ -264,10 +264,20 @@ fn a_sample_that_is_tried_several_times_is_of_no_epoch() {
     );
 }
 
-/// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 by this process at each of these moments:
-/// the starts of the epochs, and what files they have.
-fn with_evaluations(evaluator: u32, at: &[u64]) -> (Vec<i64>, Option<&'static str>, u64, u64) {
+/// Starts of epochs, why there are none, and what files and bytes they have.
+type Found = (Vec<i64>, Option<&'static str>, u64, u64);
+
+/// Three epochs over shards 0 to 9, one every two seconds, and a pass over shards 10 to 12 by this process at each of these moments.
+fn with_evaluations(evaluator: u32, at: &[u64]) -> Found {
+    with_evaluations_and_saves(evaluator, at, &[])
+}
+
+/// The same with saves at these moments.
+fn with_evaluations_and_saves(evaluator: u32, at: &[u64], saves: &[u64]) -> Found {
     let mut job = Job::new(10_000);
+    for save in saves {
+        job.write(used(1, "/out/model.pt", *save, save + 50), MIB, 0);
+    }
     known(&mut job, 13);
     job.program(1, 0);
     job.worker(2, 1);
@@ -294,6 +304,21 @@ fn what_is_read_between_the_epochs_alone_is_for_evaluation() {
     assert_ne!(with_evaluations(2, &[6_100]), evaluated);
     assert_ne!(with_evaluations(2, &[1_500, 4_100]), evaluated);
     assert_ne!(with_evaluations(1, &[2_100, 4_100]), evaluated);
+}
+
+#[test]
+fn what_is_read_once_after_the_last_save_is_a_test() {
+    let evaluated = (vec![1_000, 3_000, 5_000], None, 10, 40 * MIB);
+    let found = |evaluator, saves: &[u64]| with_evaluations_and_saves(evaluator, &[6_500], saves);
+    for evaluator in [1, 2] {
+        assert_eq!(found(evaluator, &[2_100, 4_100, 6_100]), evaluated);
+        // The last stage of a training may be on other data: saved later, or maybe not at all.
+        for saves in [&[2_100, 4_100, 6_100, 7_000][..], &[2_100, 4_100], &[]] {
+            assert_ne!(found(evaluator, saves), evaluated, "{saves:?}");
+        }
+        let twice = with_evaluations_and_saves(evaluator, &[6_500, 7_500], &[6_100]);
+        assert_ne!(twice, evaluated);
+    }
 }
 
 #[test]
