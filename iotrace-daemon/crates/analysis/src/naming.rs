@@ -127,6 +127,14 @@ pub fn is_of_state(path: &[u8]) -> bool {
     STATE_WORDS.iter().any(has)
 }
 
+/// Whether a file may hold all weights of a model, by its name: one that is no part of a state, or averaged weights.
+pub fn may_be_model(path: &[u8]) -> bool {
+    const AVERAGES: [&[u8]; 2] = [b"ema", b"swa"];
+    let name = name(path).to_ascii_lowercase();
+    let mut words = name.split(|byte| !byte.is_ascii_alphabetic());
+    !is_of_state(path) || words.any(|word| AVERAGES.contains(&word))
+}
+
 /// Whether a file is not finished yet, by its name.
 pub fn is_unfinished(name: &[u8]) -> bool {
     let marks: [&[u8]; 4] = [b"tmp", b"temp", b".part", b"incomplete"];

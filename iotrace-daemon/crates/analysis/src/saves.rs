@@ -6,7 +6,7 @@ use super::{
     durable::{Durability, Written},
     naming::{
         Choice, Key, StepAndRank, differ_in_numbers, is_description, is_of_state, is_resumption,
-        is_unfinished, key, names_own_step, without_last_number, without_moment,
+        is_unfinished, key, may_be_model, names_own_step, without_last_number, without_moment,
     },
     training::Training,
     uses::{FileSync, Touch, Uses, still_open},
@@ -221,7 +221,18 @@ fn saves_by(model: &Model, uses: &Uses, training: &Training<'_>) -> Saves {
     };
     events = together(model, uses, events, training, may_be_one);
     attach(model, uses, training, &mut events);
-    let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step;
+    let times = times_of_paths(model, uses, &events);
+    let last_start = events.iter().map(|event| event.start).max();
+    let are_all = |event: &Event, is_such: fn(u32) -> bool| {
+        let mut files = event.files.iter();
+        files.all(|file| is_such(times[uses.path(model, *file)]))
+    };
+    let is_export = |last: &Event, event: &Event| {
+        Some(event.start) == last_start
+            && are_all(last, |times| times > 1)
+            && are_all(event, |times| times == 1)
+    };
+    let have_no_step = |a: &Event, b: &Event| !a.is_step && !b.is_step && !is_export(a, b);
     events = together(model, uses, events, training, have_no_step);
     events.retain(|event| !is_of_descriptions(model, uses, event));
     let is_of = |event: &Event, touch: &Touch| {
@@ -875,6 +886,10 @@ fn in_rounds(
     save_ends: Option<&SaveEnds>,
 ) -> Vec<Event> {
     let is_save = save_ends.is_none();
+    let export = match is_save && !key.is_step {
+        true => start_of_export(model, uses, parts),
+        false => None,
+    };
     let mut events: Vec<(Event, Pauses)> = Vec::new();
     let mut pauses = Pauses::default();
     // By path: who used it last in the event so far, as which file, and how many bytes it has of it.
@@ -944,7 +959,10 @@ fn in_rounds(
             // Parts of one save have numbers, too.
             is_next.or(choice.is_none().then_some(false))
         });
-        let again = again || is_next == Some(true);
+        let is_export = |event: &Event| {
+            export.is_some_and(|export| event.start < export && export <= part.touch.start)
+        };
+        let again = again || is_next == Some(true) || event.as_ref().is_some_and(is_export);
         match &mut event {
             Some(event) if !again && part.touch.start - event.end <= gap_of(key) => {
                 let is_at_once = whole_at_once([event.span(), part.touch.span()].into_iter());
@@ -986,6 +1004,23 @@ fn in_rounds(
         doubt_together(model, uses, &mut events);
     }
     events.into_iter().map(|(event, _)| event).collect()
+}
+
+/// When files were written that are saved once, behind the last save of those which make up all others, if one may be a model: the
+/// averaged weights of a training.
+fn start_of_export(model: &Model, uses: &Uses, parts: &[&Part]) -> Option<i64> {
+    let path = |part: &&&Part| uses.path(model, part.touch.file);
+    let mut times: HashMap<&[u8], u32> = HashMap::new();
+    for part in parts {
+        *times.entry(path(&part)).or_default() += 1;
+    }
+    let (once, usual): (Vec<_>, Vec<_>) = parts.iter().partition(|part| times[path(part)] == 1);
+    let mut times_of_usual = usual.iter().map(|part| times[path(part)]);
+    let first = times_of_usual.next()?;
+    let end = usual.iter().map(|part| part.touch.end).max()?;
+    let start = once.iter().map(|part| part.touch.start).min()?;
+    let is_export = start >= end && once.iter().map(path).any(may_be_model);
+    (is_export && times_of_usual.all(|times| times == first)).then_some(start)
 }
 
 /// What pauses a save has that are longer than those of what is written at once.
@@ -1073,12 +1108,7 @@ fn begins_behind(model: &Model, uses: &Uses, process: u32, event: &Event) -> boo
 /// Assigns events without a step to the steps that were saved at about the same time.
 fn attach(model: &Model, uses: &Uses, training: &Training<'_>, events: &mut Vec<Event>) {
     let (mut steps, rest): (Vec<_>, Vec<_>) = events.drain(..).partition(|event| event.is_step);
-    // How often files without a step were saved, by their names.
-    let mut rest_files: HashMap<Vec<u8>, u32> = HashMap::new();
-    for file in rest.iter().flat_map(|event| &event.files) {
-        let path = uses.path(model, *file).to_vec();
-        *rest_files.entry(path).or_default() += 1;
-    }
+    let rest_files = times_of_paths(model, uses, &rest);
     let is_single = |event: &Event| {
         let mut files = event.files.iter();
         files.all(|file| {
@@ -1119,6 +1149,16 @@ fn attach(model: &Model, uses: &Uses, training: &Training<'_>, events: &mut Vec<
     }
     events.append(&mut steps);
     events.sort_by_key(|event| (event.start, event.end));
+}
+
+/// How often each path was saved, by all these events.
+fn times_of_paths(model: &Model, uses: &Uses, events: &[Event]) -> HashMap<Vec<u8>, u32> {
+    let mut times: HashMap<Vec<u8>, u32> = HashMap::new();
+    for file in events.iter().flat_map(|event| &event.files) {
+        let path = uses.path(model, *file).to_vec();
+        *times.entry(path).or_default() += 1;
+    }
+    times
 }
 
 /// Whether an event without a step is a save of its own, apart from that of a step: of a state as large, under a name by which a
@@ -1174,20 +1214,14 @@ fn together(
 }
 
 /// Whether an event without a step is a save of its own after the last step, as the export of the trained model is: it is not
-/// small, and it began after a pause that is longer than the save of the step took, or after any if the step has its model under
-/// the same name.
+/// small, and it began after a pause that is longer than the save of the step took, or after it if it may be a model, as averaged
+/// weights are.
 fn is_export(model: &Model, uses: &Uses, event: &Event, last: &Event) -> bool {
     let is_small = event.bytes < last.bytes / SMALL_PART_RATIO;
-    let names = |event: &Event| -> HashSet<&[u8]> {
-        let paths = event.files.iter().map(|file| uses.path(model, *file));
-        paths
-            .filter(|path| !is_description(path))
-            .map(name)
-            .collect()
-    };
     let pause = event.start - last.end;
-    let is_again = pause > 0 && !names(event).is_disjoint(&names(last));
-    !is_small && (is_again || pause > last.length())
+    let mut paths = event.files.iter().map(|file| uses.path(model, *file));
+    let is_model = pause >= 0 && paths.any(may_be_model);
+    !is_small && (is_model || pause > last.length())
 }
 
 /// Lets a save last until its files have their names: a rename over a file that was there writes out what is new first.

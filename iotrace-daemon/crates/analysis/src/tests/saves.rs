@@ -122,6 +122,51 @@ fn the_trained_model_is_a_save_of_its_own_at_once_behind_a_step() {
     assert_eq!(found[3], (15_210, 15_300, 1, 8 * MIB));
 }
 
+/// How many saves there are if process 1 writes these files under `/out` one at once behind the other in each round.
+fn saves_in_rounds(rounds: &[&[&str]]) -> usize {
+    let mut job = Job::new(60_000);
+    for (from, names) in (5_000..).step_by(5_000).zip(rounds) {
+        for (turn, name) in (0..).zip(*names) {
+            let (path, start) = (format!("/out/{name}"), from + turn * 101);
+            job.write(used(1, &path, start, start + 100), 8 * MIB, 0);
+        }
+        job.flush(from + 1_000);
+    }
+    saves(&job).len()
+}
+
+#[test]
+fn averaged_weights_that_are_saved_once_at_the_end_are_a_save_of_their_own() {
+    for other in ["swa.pt", "ema_model.pt", "exported.onnx"] {
+        for names in [
+            ["ckpt_1.pt", "ckpt_2.pt", "ckpt_3.pt"],
+            ["last.pt", "last.pt", "last.pt"],
+            ["last/model.pt", "last/model.pt", "last/model.pt"],
+        ] {
+            let [one, two, three] = names;
+            let found = saves_in_rounds(&[&[one], &[two], &[three, other]]);
+            assert_eq!(found, 4, "{names:?} {other}");
+            // Each save has it, or more than the last.
+            let found = saves_in_rounds(&[&[one, other], &[two, other], &[three, other]]);
+            assert_eq!(found, 3, "{names:?} {other}");
+            let found = saves_in_rounds(&[&[one], &[two, other], &[three, other]]);
+            assert_eq!(found, 3, "{names:?} {other}");
+            let found = saves_in_rounds(&[&[one], &[two, other], &[three]]);
+            assert_eq!(found, 3, "{names:?} {other}");
+        }
+    }
+    // A part of the state, and one save alone.
+    for rounds in [
+        [&["last.pt"][..], &["last.pt", "optimizer.pt"]],
+        [&["ckpt_1.pt"], &["ckpt_2.pt", "scheduler.pt"]],
+    ] {
+        assert_eq!(saves_in_rounds(&rounds), 2, "{rounds:?}");
+    }
+    assert_eq!(saves_in_rounds(&[&["last.pt", "swa.pt"]]), 1);
+    let in_parts = ["a/net.pt", "b/net.pt"];
+    assert_eq!(saves_in_rounds(&[&in_parts, &in_parts]), 2);
+}
+
 #[test]
 fn what_a_signal_cuts_off_is_no_save() {
     // When the process that writes ends and by what signal, whether it is made again, how many saves, whether it is told.
