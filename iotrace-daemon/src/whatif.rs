@@ -129,6 +129,8 @@ struct Row {
     /// In words.
     change: String,
     prediction: Prediction,
+    /// Than the recording.
+    has_fewer_workers: bool,
 }
 
 /// Runs `iotrace whatif`.
@@ -150,6 +152,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 workers: args.workers,
             };
             Ok(Row {
+                has_fewer_workers: change.workers.is_some_and(|workers| {
+                    whatif.workers().is_ok_and(|recorded| workers < recorded)
+                }),
                 change: in_words(args, storage),
                 prediction: whatif.predict(&change)?,
             })
@@ -293,7 +298,10 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         "",
         limit(&whatif.unchanged)
     )?;
-    for Row { change, prediction } in rows {
+    for Row {
+        change, prediction, ..
+    } in rows
+    {
         let Prediction {
             replayed,
             low,
@@ -308,6 +316,12 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             format!("{} to {}", duration(*low), duration(*high)),
             saved * 100.0,
             limit(replayed)
+        )?;
+    }
+    if rows.iter().any(|row| row.has_fewer_workers) {
+        writeln!(
+            out,
+            "\nFewer workers take the time at the low end of the range if the recorded ones shared the bandwidth of the storage."
         )?;
     }
     let unknown: Vec<&str> = rows
@@ -328,7 +342,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
 
 fn object(whatif: &WhatIf, rows: &[Row]) -> Value {
     let rows = rows.iter();
-    let rows = rows.map(|Row { change, prediction }| prediction_json(change, prediction));
+    let rows = rows.map(|row| prediction_json(&row.change, &row.prediction));
     json!({
         "recorded_seconds": whatif.recorded_ns as f64 / 1e9,
         "unchanged": replayed_json(&whatif.unchanged),

@@ -204,16 +204,42 @@ impl WhatIf {
         let changed = Changed::new(&self.program, self.root, self.cpus, change)?;
         let replayed = changed.replay()?;
         let shortest = changed.ns(Order::Recorded).min(replayed.ns);
+        let with_bandwidth = self.with_shared_bandwidth(change);
+        let lowest = with_bandwidth?.map_or(shortest, |ns| ns.min(shortest));
         let longest = changed.ns(changed.strictest()).max(replayed.ns);
         let constant = self.recorded_ns.abs_diff(self.unchanged.ns) as f64
             + replayed.of(Part::RunQueue) as f64 * QUEUE_ERROR;
         let margin = |ns: u64| constant + ns as f64 * BASE_ERROR;
         Ok(Prediction {
-            low: (shortest as f64 - margin(shortest)).max(0.0) as u64,
+            low: (lowest as f64 - margin(lowest)).max(0.0) as u64,
             high: (longest as f64 + margin(longest)) as u64,
             is_predictable: (longest - shortest) as f64 <= replayed.ns as f64 * MAX_ORDER_ERROR,
             replayed,
         })
+    }
+
+    /// How long the main thread takes at least with fewer workers, if the recorded ones shared the bandwidth of the storage: each read
+    /// of those that are left is the faster. `None` without fewer workers.
+    fn with_shared_bandwidth(&self, change: &Change) -> Result<Option<u64>, CannotTell> {
+        let Some(workers) = change.workers else {
+            return Ok(None);
+        };
+        let faster = f64::from(self.workers()?) / f64::from(workers);
+        if faster <= 1.0 {
+            return Ok(None);
+        }
+        let speed = |speed: &Speed| match speed {
+            Speed::Times(times) => Speed::Times(times * faster),
+            Speed::Typical => Speed::Typical,
+        };
+        let files = change.files.iter();
+        let change = Change {
+            storage: change.storage * faster,
+            files: files.map(|(file, own)| (*file, speed(own))).collect(),
+            ..change.clone()
+        };
+        let changed = Changed::new(&self.program, self.root, self.cpus, &change)?;
+        Ok(Some(changed.ns(Order::Recorded)))
     }
 }
 

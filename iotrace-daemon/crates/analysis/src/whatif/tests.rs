@@ -191,6 +191,18 @@ fn workers_that_were_born_before_the_main_thread_was_met() {
     };
     let found = predicted(&whatif, &one);
     assert!((400..=420).contains(&found), "{found}");
+    // Each read takes a quarter of the time if the four shared the bandwidth of the storage.
+    let (low, ms, high, is_unknown) = range(&whatif, &one);
+    assert!((90..=110).contains(&low), "{low}");
+    assert!(high < ms + ms / 10 && !is_unknown, "{ms} {high}");
+    for workers in [4, 8] {
+        let change = Change {
+            workers: Some(workers),
+            ..Change::default()
+        };
+        let (low, ms, ..) = range(&whatif, &change);
+        assert!(low >= ms - ms / 10, "{workers}: {low} {ms}");
+    }
 }
 
 #[test]
