@@ -173,6 +173,7 @@ mod tests {
             is_exact: true,
             by_process: BTreeMap::new(),
             sequences: None,
+            is_in_last_order: false,
             directory_changes: 0.0,
         }
     }

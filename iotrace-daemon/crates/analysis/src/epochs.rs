@@ -67,6 +67,8 @@ pub struct Epoch {
     /// In which order each process read its files, hashed, and sorted over the processes; `None` where that is not known of
     /// every file.
     pub sequences: Option<Vec<u64>>,
+    /// Whether all processes together read the files in about the same order as in the epoch before, and not by name.
+    pub is_in_last_order: bool,
     /// Of the pairs of files that a process read one after the other, the share that lie in different directories.
     pub directory_changes: f64,
 }

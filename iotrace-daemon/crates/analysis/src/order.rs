@@ -1,7 +1,7 @@
 //! In which order processes read the files of an epoch.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
@@ -9,6 +9,14 @@ use iotrace_model::{Model, paths::parent};
 
 /// Minimum number of files in a pass whose order is meaningful.
 const MIN_ORDERED_FILES: usize = 8;
+
+/// Of the files of a pass the part, as a divisor, by which a place may differ in another pass of the same order: what threads and
+/// processes read at one time comes in any order.
+const PLACE_DIVISOR: usize = 20;
+/// Maximum number of places by which a file may be earlier or later in another pass of the same order.
+const MAX_MOVE: usize = 128;
+/// Share of files that have about their place in two passes of the same order.
+const MIN_PLACED_SHARE: f64 = 0.95;
 
 /// How the files of an epoch were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +44,37 @@ pub(crate) fn sort_visits(visited: &mut Visited) {
         visits.sort_unstable();
         visits.dedup_by_key(|(_, file)| *file);
     }
+}
+
+/// All files in the order in which any process visited them first.
+pub(crate) fn merged(order: &Visited) -> Vec<u32> {
+    let mut visits: Vec<(i64, u32)> = order.values().flatten().copied().collect();
+    visits.sort_unstable();
+    let mut seen = HashSet::new();
+    let files = visits.into_iter().map(|(_, file)| file);
+    files.filter(|file| seen.insert(*file)).collect()
+}
+
+/// Whether two passes visit files in one order, but for what is read at one time, and that is not the order of their names.
+pub(crate) fn are_in_one_order(model: &Model, one: &[u32], other: &[u32]) -> bool {
+    let by_name = || {
+        let mut files = one.to_vec();
+        files.sort_unstable_by_key(|file| model.file(*file).path);
+        files
+    };
+    have_same_places(one, other) && !have_same_places(&by_name(), one)
+}
+
+/// Whether nearly all files have about the same place in both.
+fn have_same_places(one: &[u32], other: &[u32]) -> bool {
+    let places: HashMap<u32, usize> = other.iter().copied().zip(0..).collect();
+    let most = (other.len() / PLACE_DIVISOR).min(MAX_MOVE);
+    let is_placed = |(file, place): &(&u32, usize)| {
+        let other = places.get(file);
+        other.is_some_and(|other| place.abs_diff(*other) <= most)
+    };
+    let placed = one.iter().zip(0..).filter(is_placed).count();
+    placed as f64 >= other.len().max(one.len()) as f64 * MIN_PLACED_SHARE
 }
 
 /// A hash of the files of each process in their order; `None` where not all `files` were visited.

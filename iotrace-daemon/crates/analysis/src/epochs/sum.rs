@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    order::{directory_changes, order_of, sequences, sort_visits},
+    order::{are_in_one_order, directory_changes, merged, order_of, sequences, sort_visits},
     passes::{FileReads, Pass, TOLERATED_SHARE, WHOLE_SHARE, passes},
 };
 use iotrace_model::{
@@ -353,6 +353,7 @@ impl Sum {
             .epochs
             .values()
             .any(|epoch| self.coverage(epoch) >= 1.0 - TOLERATED_SHARE);
+        let mut before: Vec<u32> = Vec::new();
         for (number, epoch) in std::mem::take(&mut self.epochs) {
             let coverage = self.coverage(&epoch);
             // The little that was read before the first pass belongs to none.
@@ -379,6 +380,9 @@ impl Sum {
             }
             let mut order = self.order.remove(&number).unwrap_or_default();
             sort_visits(&mut order);
+            let files = merged(&order);
+            let is_in_last_order = are_in_one_order(model, &before, &files);
+            before = files;
             found.epochs.push(Epoch {
                 number: found.epochs.len() as u32 + 1,
                 start: epoch.start,
@@ -389,6 +393,7 @@ impl Sum {
                 read_ns: epoch.read_ns.round() as u64,
                 coverage: coverage.min(1.0),
                 sequences: sequences(&order, epoch.files.len()),
+                is_in_last_order,
                 directory_changes: directory_changes(model, &order),
                 order: order_of(model, &order),
                 is_exact: epoch.is_exact,

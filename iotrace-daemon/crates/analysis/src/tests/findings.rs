@@ -1001,6 +1001,59 @@ fn epochs_in_the_same_order() {
     evaluation.finds("epochs-in-the-same-order");
 }
 
+/// Two epochs of 80 files in so many directories, in these orders, by so many processes: in the second epoch, others of them read the
+/// files, and of two files that follow each other the second is read first.
+fn in_orders_by_pool(orders: [&[u64]; 2], directories: u64, processes: u32) -> Job {
+    let mut job = Job::new(100_000);
+    job.program(1, 0);
+    let path = |file: u64| {
+        format!(
+            "/data/n{:02}/{:02}.jpg",
+            file % directories,
+            file / directories
+        )
+    };
+    for file in 0..80 {
+        job.file(&path(file), MIB);
+    }
+    (0..processes).for_each(|worker| job.worker(10 + worker, 1));
+    for (epoch, order) in (0..).zip(orders) {
+        for (turn, file) in (0..).zip(order) {
+            let pid = 10 + (turn / (1 + epoch) % u64::from(processes)) as u32;
+            let from = epoch * 50_000 + (turn ^ epoch) * 500;
+            job.read(used(pid, &path(*file), from, from + 900), MIB);
+        }
+        job.flush((epoch + 1) * 50_000);
+    }
+    job
+}
+
+#[test]
+fn epochs_in_about_the_same_order() {
+    let shuffled = |seed: u64| -> Vec<u64> {
+        let mut files: Vec<u64> = (0..80).collect();
+        files.sort_by_key(|file| (file + seed) * (file + 3 * seed) * 7_919 % 1_009);
+        files
+    };
+    let (one, other) = (shuffled(37), shuffled(23));
+    // Shuffled in blocks.
+    let in_blocks = |step: u64| -> Vec<u64> {
+        let place = |turn: u64| turn / 20 * 20 + turn % 20 * step % 20;
+        (0..80).map(|turn| one[place(turn) as usize]).collect()
+    };
+    for processes in [1, 3] {
+        in_orders_by_pool([&one, &one], 4, processes).finds("epochs-in-the-same-order");
+        for (first, second) in [(&one, &other), (&in_blocks(7), &in_blocks(11))] {
+            let job = in_orders_by_pool([first, second], 4, processes);
+            job.finds_no("epochs-in-the-same-order");
+        }
+        // The order of names, in which each file is in another directory.
+        let by_name: Vec<u64> = (0..80).collect();
+        let job = in_orders_by_pool([&by_name, &by_name], 80, processes);
+        job.finds_no("epochs-in-the-same-order");
+    }
+}
+
 /// What each of two ranks reads of 96 files of `size` bytes in directory `name`, epoch for epoch.
 fn with_samples(name: &str, size: u64, epochs: &[[Vec<u64>; 2]]) -> Job {
     with_samples_in(Model::with_history(), name, size, epochs)
