@@ -305,6 +305,8 @@ fn the_files_of_a_step_are_one_save() {
             "array_store",
             "named_by_moment",
             "final_under_the_name_in_a_step",
+            "averaged_at_the_end",
+            "averaged_after_one_name",
         ],
     );
 }
@@ -459,6 +461,7 @@ fn epochs_are_passes_over_the_data() {
             "unknown_read_more_than_asked",
             "closed_later",
             "row_groups",
+            "tested_after_the_last_save",
         ],
     );
 }
@@ -501,6 +504,10 @@ fn data_of_frameworks_are_no_checkpoints() {
             "unknown_members_of_an_archive",
             "archive_read_again",
             "archive_read_once",
+            "graphs_of_any_place",
+            "latents",
+            "few_shards",
+            "weights_in_shards",
         ],
     );
 }

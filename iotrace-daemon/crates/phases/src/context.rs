@@ -47,6 +47,7 @@ const MIN_FAMILY_FILES: usize = 16;
 const MIN_UNMATCHED_BYTES: u64 = 1 << 20;
 /// Minimum number of files of one kind in a directory that are called as what was read, and so were made of it.
 const MIN_SAME_STEMS: usize = 4;
+
 /// Why a read is sorted otherwise than by its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {

@@ -502,6 +502,15 @@ def validated_by_a_part(truth):
         fork(read_all, FILES[30:])
 
 
+def tested_after_the_last_save(truth):
+    """A part of the data is for a test, once the model is saved."""
+    for _ in range(3):
+        passes(truth, 1, FILES[:30])
+        with truth.save():
+            write("out/model.pt", 4, 0.02)
+    read_all(FILES[30:])
+
+
 def tried_several_times(truth):
     """As libraries do that look what a sample is."""
     for path in FILES[:1]:
@@ -564,7 +573,7 @@ def one_large():
 BEFORE = {
     **{name: [images] for name in ("shuffled", "checked_before", "staged", "workers", "with_validation", "with_saves")},
     **{name: [images] for name in ("tried_before", "broken_off", "stopped_early", "unknown_two_trainings")},
-    **{name: [images] for name in ("unknown_kept_in_memory", "unknown_kept_in_memory_and_saved_once", "averaged_between_steps", "saved_by_layers", "one_epoch", "tried_several_times", "validated_by_a_part")},
+    **{name: [images] for name in ("unknown_kept_in_memory", "unknown_kept_in_memory_and_saved_once", "averaged_between_steps", "saved_by_layers", "one_epoch", "tried_several_times", "validated_by_a_part", "tested_after_the_last_save")},
     **{name: [texts] for name in ("tokenized", "tokenized_in_workers", "tokenized_by_another")},
     **{name: [texts] for name in ("unknown_cached_by_the_first_pass", "unknown_cached_by_tensorflow", "unknown_trained_before_the_data_were_made")},
     **{name: [archive] for name in ("unpacked", "unpacked_for_one_epoch")},

@@ -293,6 +293,55 @@ def graphs(truth):
             write("out/gcn.pt", 2, 0.02)
 
 
+def graphs_of_any_place(truth):
+    """As graphs, without a directory that says so."""
+    for path in ("out/dataset.pt", "out/graph.pkl"):
+        write(path, 8)
+        read(path)
+    for _ in range(3):
+        train(0.5)
+        with truth.save():
+            write("out/gcn.pt", 2, 0.02)
+    truth.epochs = None
+
+
+def latents(truth):
+    """A model of images encodes them once; few files have them all."""
+    for part in range(4):
+        write(f"out/latents-{part}.pt", 4)
+    for _ in range(3):
+        for part in range(4):
+            read(f"out/latents-{part}.pt")
+        truth.epochs += 1
+        train(0.3)
+        with truth.save():
+            write("out/unet.pt", 2, 0.02)
+
+
+def few_shards(truth):
+    for part in range(4):
+        write(f"out/shard_{part:05}.bin", 4)
+    for _ in range(3):
+        for part in random.sample(range(4), 4):
+            read(f"out/shard_{part:05}.bin")
+        truth.epochs += 1
+        train(0.3)
+        with truth.save():
+            write("out/gpt.pt", 2, 0.02)
+
+
+def weights_in_shards(truth):
+    """A model in parts, which is tried once it is saved, and its description."""
+    for step in range(2):
+        train(0.3)
+        with truth.save():
+            for part in range(3):
+                write(f"weights/shard_{part:05}.bin", 4, 0.01)
+    with truth.save():
+        for part in range(3):
+            write(f"export/pytorch_model-{part + 1:05}-of-00003.bin", 4, 0.01)
+
+
 BEFORE = {
     **{name: [lambda: prepare(IMAGES + VALIDATION)] for name in ("mmengine", "nnunet", "validated_during_a_save")},
     **{name: [zipped] for name in ("unknown_members_of_an_archive", "archive_read_again", "archive_read_once")},

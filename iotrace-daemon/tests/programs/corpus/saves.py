@@ -339,6 +339,28 @@ def averaged_too(truth):
         train()
 
 
+def averaged_at_the_end(truth):
+    """The averaged weights are saved once, at once after the last checkpoint."""
+    for step in (1, 2, 3):
+        with truth.save():
+            write(f"out/checkpoint_{step}.pt", 4, 0.02)
+        if step < 3:
+            train()
+    with truth.save():
+        write("out/swa.pt", 4, 0.02)
+
+
+def averaged_after_one_name(truth):
+    for step in range(3):
+        with truth.save():
+            write("out/last.pt", 4, 0.02)
+            write("out/optimizer.pt", 4, 0.02)
+        if step < 2:
+            train()
+    with truth.save():
+        write("out/ema.pt", 4, 0.02)
+
+
 def numbered_by_epoch_and_batch(truth):
     """The number of the batch is in the names of other epochs, too; the last checkpoint has another name as well."""
     os.makedirs("out")
