@@ -19,7 +19,7 @@ use iotrace_model::{Model, input::Event, paths::parent};
 /// How long a file system has to find a directory.
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// Directories that are looked up from one flush to the next, at most, and renames that wait for the name of their file.
-const MAX_DIRECTORIES: usize = 4096;
+const MAX_DIRECTORIES: usize = 512;
 const MAX_LATE: usize = 4096;
 
 /// Finds where the files of renames and removals are.

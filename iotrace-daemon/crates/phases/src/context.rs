@@ -36,6 +36,8 @@ const DATA_ENDINGS: [&[u8]; 6] = [b".npy", b".npz", b".h5", b".hdf5", b".bin", b
 const TAKEN_FOR_WEIGHTS_BY_FORMAT: [&str; 1] = ["weights-loaded"];
 /// Rules that take a write for a save of weights.
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
+/// The rule for what is below a directory that is named for data.
+const DATA_DIRECTORIES: &str = "data-directories";
 /// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
 const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 /// Rules that take a read for one of data.
@@ -157,6 +159,7 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     let mut sorted: Vec<Sorted> = (0..model.file_count() as u32)
         .map(|index| by_names(model, classifier, &model.file(index)))
         .collect();
+    pass_by_mounts(model, classifier, &mut sorted);
     let found = Ambiguous::of(model, &sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
@@ -171,6 +174,32 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     }
     apply_copies(model, copies, &mut sorted);
     sorted
+}
+
+/// Sorts weights that the run wrote without the first directory of their path, where no other says that they are data: `/data` may
+/// be all that a machine has of storage.
+fn pass_by_mounts(model: &Model, classifier: &Classifier, sorted: &mut [Sorted]) {
+    let rules = classifier.rules().all();
+    let is_by = |verdict: &Verdict, direction, names: &[&str]| {
+        let rule = verdict.rule(direction).map(|rule| &rules[rule]);
+        rule.is_some_and(|rule| rule.is_builtin_of(names))
+    };
+    let is_in_data = |verdict: &Verdict| is_by(verdict, Direction::Read, &[DATA_DIRECTORIES]);
+    for row in model.rows_with(BYTES_WRITTEN) {
+        let one = &mut sorted[row.file as usize];
+        if !is_in_data(&one.verdict) || !is_by(&one.verdict, Direction::Write, &WRITTEN_FOR_WEIGHTS)
+        {
+            continue;
+        }
+        let file = model.file(row.file);
+        let first = file.path.iter().skip(1).position(|byte| *byte == b'/');
+        let rest = first.map(|length| &file.path[length + 1..]);
+        let (_, fs_type) = model.mount_of(&file);
+        let verdict = rest.map(|rest| classifier.verdict(rest, false, fs_type));
+        if let Some(verdict) = verdict.filter(|verdict| !is_in_data(verdict)) {
+            one.verdict = verdict;
+        }
+    }
 }
 
 /// What happened to a file in one direction, over all processes.

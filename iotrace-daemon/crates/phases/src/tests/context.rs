@@ -77,6 +77,22 @@ fn data_in_a_place_of_weights_are_told_by_how_often_they_are_read() {
 }
 
 #[test]
+fn a_file_system_that_is_called_data_may_have_saves() {
+    let of = |path, read, written| {
+        let file = sorted(&[(path, read, written)])[0];
+        [Direction::Read, Direction::Write].map(|direction| file.phase(direction))
+    };
+    let saved = [Phase::Restore, Phase::Checkpoint];
+    assert_eq!(of("/data/user/out/net.pt", SIZE, 3 * SIZE), saved);
+    let made = of("/scratch/data/out/net.pt", SIZE, 3 * SIZE);
+    assert_eq!(made[0], Phase::Training);
+    assert_ne!(made[1], Phase::Checkpoint);
+    assert_eq!(of("/data/user/data/net.pt", SIZE, 3 * SIZE), made);
+    // What the run did not write is data.
+    assert_eq!(of("/data/user/out/net.pt", SIZE, 0)[0], Phase::Training);
+}
+
+#[test]
 fn many_of_a_kind_are_data() {
     let paths: Vec<String> = (0..16)
         .map(|index| format!("/x/sample_{index}.pkl"))
