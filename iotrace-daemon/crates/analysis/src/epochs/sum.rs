@@ -112,7 +112,8 @@ impl Sum {
     pub fn of(all: &[FileReads<'_>], last_save: Option<i64>) -> Self {
         let all: Vec<&FileReads<'_>> = all.iter().collect();
         let sum = Self::with(&all, &Numbering::AsCounted);
-        if sum.epochs.values().any(|epoch| sum.is_partial(epoch))
+        let has_partial = sum.epochs.values().any(|epoch| sum.is_partial(epoch));
+        if (has_partial || !sum.is_one_behind_the_other())
             && let Some(trained) = Self::without_evaluation(&all, last_save)
         {
             return trained;

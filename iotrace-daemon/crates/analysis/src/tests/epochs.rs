@@ -307,6 +307,22 @@ fn what_is_read_between_the_epochs_alone_is_for_evaluation() {
 }
 
 #[test]
+fn a_small_test_after_the_last_save_is_of_no_epoch() {
+    let mut job = Job::new(20_000);
+    known(&mut job, 41);
+    for epoch in 0..3 {
+        let from = epoch * 5_000;
+        pass(&mut job, &[1], &shuffled(40, epoch), from);
+        job.write(used(1, "/out/model.pt", from + 4_100, from + 4_200), MIB, 0);
+        job.flush(from + 4_500);
+    }
+    pass(&mut job, &[1], &[40], 17_000);
+    let found = job.analysis().epochs;
+    let ends: Vec<i64> = found.epochs.iter().map(|epoch| ms(epoch.end)).collect();
+    assert_eq!((ends, found.files), (vec![3_989, 8_989, 13_989], 40));
+}
+
+#[test]
 fn what_is_read_once_after_the_last_save_is_a_test() {
     let evaluated = (vec![1_000, 3_000, 5_000], None, 10, 40 * MIB);
     let found = |evaluator, saves: &[u64]| with_evaluations_and_saves(evaluator, &[6_500], saves);
