@@ -1006,8 +1006,8 @@ fn in_rounds(
     events.into_iter().map(|(event, _)| event).collect()
 }
 
-/// When files were written that are saved once, behind the last save of those which make up all others, if one may be a model: the
-/// averaged weights of a training.
+/// When files were written that are saved once, after the last of saves that all have the same other files, if one may be a model:
+/// the averaged weights of a training.
 fn start_of_export(model: &Model, uses: &Uses, parts: &[&Part]) -> Option<i64> {
     let path = |part: &&&Part| uses.path(model, part.touch.file);
     let mut times: HashMap<&[u8], u32> = HashMap::new();

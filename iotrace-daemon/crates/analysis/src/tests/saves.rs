@@ -122,7 +122,7 @@ fn the_trained_model_is_a_save_of_its_own_at_once_behind_a_step() {
     assert_eq!(found[3], (15_210, 15_300, 1, 8 * MIB));
 }
 
-/// How many saves there are if process 1 writes these files under `/out` one at once behind the other in each round.
+/// How many saves there are if process 1 writes these files under `/out` in each round, each at once after the one before.
 fn saves_in_rounds(rounds: &[&[&str]]) -> usize {
     let mut job = Job::new(60_000);
     for (from, names) in (5_000..).step_by(5_000).zip(rounds) {
