@@ -55,14 +55,30 @@ pub(crate) fn merged(order: &Visited) -> Vec<u32> {
     files.filter(|file| seen.insert(*file)).collect()
 }
 
-/// Whether two passes visit files in one order, but for what is read at one time, and that is not the order of their names.
+/// Whether two passes visit files in one order, but for what is read at one time, and that is not the order of their names, with
+/// numbers as such or digit by digit.
 pub(crate) fn are_in_one_order(model: &Model, one: &[u32], other: &[u32]) -> bool {
-    let by_name = || {
-        let mut files = one.to_vec();
-        files.sort_unstable_by_key(|file| model.file(*file).path);
-        files
+    let is_sorted_by = |key: fn(&[u8]) -> Vec<u8>| {
+        let mut sorted = one.to_vec();
+        sorted.sort_by_cached_key(|file| key(model.file(*file).path));
+        have_same_places(&sorted, one)
     };
-    have_same_places(one, other) && !have_same_places(&by_name(), one)
+    have_same_places(one, other)
+        && !is_sorted_by(<[u8]>::to_vec)
+        && !is_sorted_by(with_wide_numbers)
+}
+
+/// A path whose numbers all have as many digits, so that they are in order.
+fn with_wide_numbers(path: &[u8]) -> Vec<u8> {
+    const WIDTH: usize = 20;
+    let mut wide = Vec::new();
+    for part in path.chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit()) {
+        if part[0].is_ascii_digit() {
+            wide.resize(wide.len() + WIDTH.saturating_sub(part.len()), b'0');
+        }
+        wide.extend(part);
+    }
+    wide
 }
 
 /// Whether nearly all files have about the same place in both.

@@ -1001,14 +1001,14 @@ fn epochs_in_the_same_order() {
     evaluation.finds("epochs-in-the-same-order");
 }
 
-/// Two epochs of 80 files in so many directories, in these orders, by so many processes: in the second epoch, others of them read the
-/// files, and of two files that follow each other the second is read first.
+/// Two epochs of 80 files in so many directories, in these orders, by so many processes. Others of them read the files in the second
+/// epoch, and of files that follow each other in the order the second is read first, in each epoch another pair.
 fn in_orders_by_pool(orders: [&[u64]; 2], directories: u64, processes: u32) -> Job {
     let mut job = Job::new(100_000);
     job.program(1, 0);
     let path = |file: u64| {
         format!(
-            "/data/n{:02}/{:02}.jpg",
+            "/data/n{}/{:02}.jpg",
             file % directories,
             file / directories
         )
@@ -1020,7 +1020,8 @@ fn in_orders_by_pool(orders: [&[u64]; 2], directories: u64, processes: u32) -> J
     for (epoch, order) in (0..).zip(orders) {
         for (turn, file) in (0..).zip(order) {
             let pid = 10 + (turn / (1 + epoch) % u64::from(processes)) as u32;
-            let from = epoch * 50_000 + (turn ^ epoch) * 500;
+            let place = ((turn + epoch) ^ 1) + 1 - epoch;
+            let from = epoch * 50_000 + place * 500;
             job.read(used(pid, &path(*file), from, from + 900), MIB);
         }
         job.flush((epoch + 1) * 50_000);
@@ -1047,10 +1048,14 @@ fn epochs_in_about_the_same_order() {
             let job = in_orders_by_pool([first, second], 4, processes);
             job.finds_no("epochs-in-the-same-order");
         }
-        // The order of names, in which each file is in another directory.
-        let by_name: Vec<u64> = (0..80).collect();
-        let job = in_orders_by_pool([&by_name, &by_name], 80, processes);
-        job.finds_no("epochs-in-the-same-order");
+        // The order of names, in which each file is in another directory, with numbers as such and digit by digit.
+        let by_number: Vec<u64> = (0..80).collect();
+        let mut by_digit = by_number.clone();
+        by_digit.sort_by_key(|file| format!("{file}/"));
+        for order in [&by_number, &by_digit] {
+            let job = in_orders_by_pool([order, order], 80, processes);
+            job.finds_no("epochs-in-the-same-order");
+        }
     }
 }
 
