@@ -1,13 +1,14 @@
 //! Renames and removals below symbolic links. The kernel side sends their paths as the program gave them, and files are known by
 //! where they are: a path by which no file is known is looked up in the file system, and tried again.
 //!
-//! A thread looks them up, and is given up where a file system hangs.
+//! A thread looks them up, and is given up where a file system hangs. What it finds counts if it is so: a link may be replaced
+//! before its events are here.
 
 use std::{
     collections::HashMap,
     ffi::OsString,
     fs,
-    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    os::unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
     path::PathBuf,
     sync::mpsc::{Receiver, Sender, channel},
     thread,
@@ -18,7 +19,7 @@ use iotrace_model::{Model, input::Event, paths::parent};
 
 /// How long a file system has to find a directory.
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// Directories that are looked up from one flush to the next, at most, and renames that wait for the name of their file.
+/// Directories that are looked up from one flush to the next, at most, and events that wait for the name of their file.
 const MAX_DIRECTORIES: usize = 512;
 const MAX_LATE: usize = 4096;
 
@@ -31,10 +32,19 @@ pub struct Links {
     late: Vec<(Event, Event)>,
 }
 
-/// The thread that looks directories up.
+/// The thread that looks paths up.
 struct Lookups {
     ask: Sender<PathBuf>,
-    answers: Receiver<Option<PathBuf>>,
+    answers: Receiver<Found>,
+}
+
+/// What a path leads to now.
+#[derive(Default)]
+struct Found {
+    /// The path without symbolic links, of a directory that is there.
+    real: Option<Vec<u8>>,
+    /// Number of the inode of what has the path itself, if anything does.
+    inode: Option<u64>,
 }
 
 impl Links {
@@ -50,17 +60,39 @@ impl Links {
     /// Hands an event to the model.
     pub fn take(&mut self, event: Event, model: &mut Model) {
         match self.moved(&event, model) {
-            Some(moved) if has_name(&moved, model) => model.event(moved),
-            Some(moved) if self.late.len() < MAX_LATE => self.late.push((event, moved)),
+            Some(moved) if !has_name(&moved, model) && self.late.len() < MAX_LATE => {
+                self.late.push((event, moved));
+            }
+            Some(moved) if self.is_so(&moved, model) => model.event(moved),
             _ => model.event(event),
         }
     }
 
     /// Hands the events that waited to the model, at the end of a drain.
     pub fn end_of_drain(&mut self, model: &mut Model) {
-        for (given, moved) in self.late.drain(..) {
-            let is_known = has_name(&moved, model);
-            model.event(if is_known { moved } else { given });
+        for (given, moved) in std::mem::take(&mut self.late) {
+            let is_so = self.is_so(&moved, model);
+            model.event(if is_so { moved } else { given });
+        }
+    }
+
+    /// Whether a known file was renamed or removed so. The link may lead elsewhere by now: then the file that is known by the path
+    /// is still there, or another one has the new path.
+    fn is_so(&mut self, moved: &Event, model: &Model) -> bool {
+        if !has_name(moved, model) {
+            return false;
+        }
+        match moved {
+            Event::Rename { from, to, .. } => {
+                let inode = self.look_up(to).inode;
+                let is_the_file = |inode| match model.find_path(from) {
+                    Some(file) => file.id.inode == inode,
+                    None => true,
+                };
+                inode.is_some_and(is_the_file)
+            }
+            Event::Unlink { path, .. } => self.look_up(path).inode.is_none(),
+            _ => false,
         }
     }
 
@@ -109,7 +141,7 @@ impl Links {
             return None;
         }
         if !self.known.contains_key(directory) && self.known.len() < MAX_DIRECTORIES {
-            let found = self.look_up(directory);
+            let found = self.look_up(directory).real;
             let real = found.filter(|real| real != directory);
             self.known.insert(directory.to_owned(), real);
         }
@@ -118,18 +150,20 @@ impl Links {
         Some([real, name].concat())
     }
 
-    fn look_up(&mut self, directory: &[u8]) -> Option<Vec<u8>> {
-        let lookups = self.lookups.as_ref()?;
-        let path = PathBuf::from(OsString::from_vec(directory.to_vec()));
-        lookups.ask.send(path).ok()?;
-        if let Ok(found) = lookups.answers.recv_timeout(TIMEOUT) {
-            return found.map(|path| path.as_os_str().as_bytes().to_vec());
-        }
-        self.lookups = None;
-        log::warn!(
-            "a file system does not answer: files that are renamed below symbolic links keep their names in the report"
-        );
-        None
+    fn look_up(&mut self, path: &[u8]) -> Found {
+        let Some(lookups) = &self.lookups else {
+            return Found::default();
+        };
+        let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+        // The thread ends with `Lookups`.
+        let _ = lookups.ask.send(path);
+        lookups.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
+            self.lookups = None;
+            log::warn!(
+                "a file system does not answer: files that are renamed below symbolic links keep their names in the report"
+            );
+            Found::default()
+        })
     }
 }
 
@@ -149,8 +183,13 @@ impl Lookups {
             .name("iotrace-links".into())
             .spawn(move || {
                 for path in asked {
+                    let real = fs::canonicalize(&path).ok();
+                    let found = Found {
+                        real: real.map(|path| path.into_os_string().into_vec()),
+                        inode: fs::symlink_metadata(&path).ok().map(|about| about.ino()),
+                    };
                     // Nobody takes the answer of a thread that was given up.
-                    let _ = answer.send(fs::canonicalize(path).ok());
+                    let _ = answer.send(found);
                 }
             })?;
         Ok(Self { ask, answers })
@@ -159,7 +198,11 @@ impl Lookups {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::create_dir, os::unix::fs::symlink, path::Path};
+    use std::{
+        fs::{create_dir, remove_file, rename, write},
+        os::unix::{ffi::OsStrExt as _, fs::symlink},
+        path::Path,
+    };
 
     use iotrace_common::key::FileId;
     use iotrace_model::input::{FileName, ProcessId};
@@ -172,12 +215,14 @@ mod tests {
         path.as_os_str().as_bytes().to_vec()
     }
 
-    fn named(inode: u64, path: &Path) -> Event {
+    /// A new file, and its name.
+    fn made(path: &Path) -> Event {
+        write(path, "x").unwrap();
         Event::File(FileName {
             file: FileId {
                 device: 1,
                 generation: 1,
-                inode,
+                inode: fs::metadata(path).unwrap().ino(),
             },
             path: bytes(path),
             size: 1,
@@ -190,13 +235,25 @@ mod tests {
         })
     }
 
-    fn rename(from: &Path, to: &Path) -> Event {
+    /// A rename that was made.
+    fn renamed(from: &Path, to: &Path) -> Event {
+        rename(from, to).unwrap();
         Event::Rename {
             process: PROCESS,
             time: 1,
             from: bytes(from),
             to: bytes(to),
             exchange: false,
+        }
+    }
+
+    /// A removal that was made.
+    fn removed(path: &Path) -> Event {
+        remove_file(path).unwrap();
+        Event::Unlink {
+            process: PROCESS,
+            time: 2,
+            path: bytes(path),
         }
     }
 
@@ -214,19 +271,12 @@ mod tests {
     fn a_rename_below_a_link_finds_its_file() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        links.take(named(1, &real.join("tmp")), &mut model);
-        links.take(rename(&link.join("tmp"), &link.join("model")), &mut model);
+        links.take(made(&real.join("tmp")), &mut model);
+        links.take(renamed(&link.join("tmp"), &link.join("new")), &mut model);
         let file = model.file(0);
-        assert_eq!(file.path, bytes(&real.join("model")));
+        assert_eq!(file.path, bytes(&real.join("new")));
         assert_eq!(file.opened_as, Some(&*bytes(&real.join("tmp"))));
-        let path = bytes(&link.join("model"));
-        let (process, time) = (PROCESS, 2);
-        let unlink = Event::Unlink {
-            process,
-            time,
-            path,
-        };
-        links.take(unlink, &mut model);
+        links.take(removed(&link.join("new")), &mut model);
         assert!(model.file(0).deleted);
     }
 
@@ -234,23 +284,53 @@ mod tests {
     fn a_rename_waits_for_a_name_that_comes_in_the_same_drain() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        links.take(rename(&link.join("tmp"), &link.join("model")), &mut model);
-        links.take(named(1, &real.join("tmp")), &mut model);
+        let made = made(&real.join("tmp"));
+        links.take(renamed(&link.join("tmp"), &link.join("new")), &mut model);
+        links.take(made, &mut model);
         assert_eq!(model.file(0).path, bytes(&real.join("tmp")));
         links.end_of_drain(&mut model);
-        assert_eq!(model.file(0).path, bytes(&real.join("model")));
+        assert_eq!(model.file(0).path, bytes(&real.join("new")));
+    }
+
+    #[test]
+    fn a_link_that_leads_elsewhere_by_now_renames_and_removes_nothing() {
+        let (_keep, real, link) = directories();
+        let other = real.with_file_name("other");
+        create_dir(&other).unwrap();
+        let (mut links, mut model) = (Links::new(), Model::default());
+        for directory in [&real, &other] {
+            for name in ["tmp", "old"] {
+                links.take(made(&directory.join(name)), &mut model);
+            }
+        }
+        let events = [
+            renamed(&link.join("tmp"), &link.join("new")),
+            removed(&link.join("old")),
+        ];
+        remove_file(&link).unwrap();
+        symlink(&other, &link).unwrap();
+        for event in events {
+            links.take(event, &mut model);
+        }
+        links.end_of_drain(&mut model);
+        for (index, name) in [(2, "tmp"), (3, "old")] {
+            let file = model.file(index);
+            assert_eq!(file.path, bytes(&other.join(name)));
+            assert!(!file.deleted && file.opened_as.is_none());
+        }
     }
 
     #[test]
     fn names_without_links_are_not_looked_up() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        links.take(named(1, &real.join("tmp")), &mut model);
-        links.take(rename(&real.join("tmp"), &real.join("model")), &mut model);
+        links.take(made(&real.join("tmp")), &mut model);
+        links.take(renamed(&real.join("tmp"), &real.join("new")), &mut model);
         assert!(links.known.is_empty());
         // Nothing is known of what this renames.
-        links.take(rename(&link.join("other"), &link.join("x")), &mut model);
+        write(real.join("other"), "x").unwrap();
+        links.take(renamed(&link.join("other"), &link.join("x")), &mut model);
         links.end_of_drain(&mut model);
-        assert_eq!(model.file(0).path, bytes(&real.join("model")));
+        assert_eq!(model.file(0).path, bytes(&real.join("new")));
     }
 }

@@ -10,6 +10,19 @@ const EVALUATION_NAMES: [&str; 7] = [
     "dev",
 ];
 
+/// Words in the names of scripts that only try a model, besides [`EVALUATION_NAMES`].
+const EVALUATION_SCRIPTS: [&str; 9] = [
+    "benchmark",
+    "evaluate",
+    "evaluation",
+    "infer",
+    "inference",
+    "predict",
+    "score",
+    "tester",
+    "validate",
+];
+
 const TRAINING_NAMES: [&str; 2] = ["train", "training"];
 /// Names of a path, from the file's on, that may say what data are for: further out are projects and machines.
 const DATA_LEVELS: usize = 4;
@@ -19,6 +32,11 @@ pub fn is_of_evaluation(path: &[u8]) -> bool {
     let names = below_home(path).rsplit(|byte| *byte == b'/');
     let mut names = names.take(DATA_LEVELS);
     names.find_map(is_named_for_evaluation) == Some(true)
+}
+
+/// Whether a script or module is called as one that only tries a model.
+pub fn is_script_of_evaluation(script: &[u8]) -> bool {
+    has_word(script, &EVALUATION_NAMES) || has_word(script, &EVALUATION_SCRIPTS)
 }
 
 /// A path without its first directories where these have the names of users or filesystems, not of data: `/home/test`,

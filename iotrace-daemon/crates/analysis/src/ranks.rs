@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     balance::{Share, shares},
+    evaluation::is_script_of_evaluation,
     uses::Visit,
 };
 use iotrace_model::{About, Model, groups::Groups, paths::name, run::Run};
@@ -26,8 +27,8 @@ pub fn are_beside(model: &Model, run: &Run, one: u32, other: u32) -> bool {
     run_the_same(one, other) && (is_at_one_time || are_told_apart)
 }
 
-/// First processes of ranks that run another program than the one that reads most, or another script and save nothing, if they
-/// read only before or after it.
+/// First processes of ranks that run another program than the one that reads most, or another script that is called as a test and
+/// saves nothing, if they read only before or after it.
 pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u32> {
     let readers = shares(visits.iter().copied(), |process| groups.of(process));
     // Of those that read as much, the one that came last: data are cached and checked before.
@@ -43,7 +44,7 @@ pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u
         .collect();
     let others = readers.values().filter(|read| {
         let other = about(model, read.process);
-        let is_tried = || !saving.contains(&read.process) && run_other_scripts(program, other);
+        let is_tried = || !saving.contains(&read.process) && tries_out(program, other);
         !run_the_same(program, other) || is_tried()
     });
     let mut by_program: HashMap<_, Vec<&Share>> = HashMap::new();
@@ -63,10 +64,10 @@ fn about(model: &Model, process: u32) -> &About {
     &model.processes()[process as usize].about
 }
 
-/// Whether both run Python, and not the same script.
-fn run_other_scripts(one: &About, other: &About) -> bool {
+/// Whether both run Python, and the other one a script that is called as a test, and not as the one.
+fn tries_out(one: &About, other: &About) -> bool {
     let scripts = script(one).zip(script(other));
-    scripts.is_some_and(|(one, other)| one != other)
+    scripts.is_some_and(|(one, other)| one != other && is_script_of_evaluation(other))
 }
 
 /// Name of the script or module that a Python process runs; `None` if that is not known.

@@ -25,7 +25,7 @@ pub struct Workers<'a> {
     /// pipe tool those that waited for it.
     pub(crate) with_samples: HashSet<u32>,
     pub(crate) with_data: HashSet<u32>,
-    /// Of pipe tools, if any of them read data: `tee` may keep a log alone.
+    /// Of pipe tools, if any of them read data (`tee` may keep a log alone), and nobody else does.
     pipe_tools: HashSet<u32>,
 }
 
@@ -44,7 +44,14 @@ impl<'a> Workers<'a> {
             with_data: leaders(&|process| process.reads_data() || process.saves()),
             pipe_tools: leaders(&is_pipe_tool),
         };
-        if workers.pipe_tools.is_disjoint(&workers.readers) {
+        let is_other = |process: &u32| !workers.pipe_tools.contains(process);
+        if workers.with_samples.iter().any(is_other) {
+            // The trainer reads its data itself. The tools pack them, or what it saves.
+            for known in [&mut workers.with_samples, &mut workers.with_data] {
+                known.retain(|process| !workers.pipe_tools.contains(process));
+            }
+            workers.pipe_tools.clear();
+        } else if workers.pipe_tools.is_disjoint(&workers.readers) {
             workers.pipe_tools.clear();
         }
         workers.follow_pipes(model.waits().all().map(|(key, _)| key));
@@ -165,6 +172,22 @@ mod tests {
         let model = model("/opt/reader", 1 << 20);
         let groups = Groups::new(&model);
         assert_eq!(Workers::new(&model, &groups).with_samples, [TOOL].into());
+    }
+
+    #[test]
+    fn a_pipe_tool_next_to_a_trainer_that_reads_is_no_loader() {
+        let mut model = model("/bin/gzip", 1 << 20);
+        let read = iotrace_model::IoTotals {
+            operations: 1,
+            bytes_read: 1 << 20,
+            ..Default::default()
+        };
+        model.add_done(id(TRAINER), iotrace_common::phases::code::TRAINING, &read);
+        let groups = Groups::new(&model);
+        let workers = Workers::new(&model, &groups);
+        assert_eq!(workers.with_samples, [TRAINER].into());
+        let leaf = workers.reported(TRAINER, Leaf::Computing, Some(TOOL));
+        assert_eq!(leaf, Leaf::Other);
     }
 
     #[test]

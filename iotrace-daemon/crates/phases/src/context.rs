@@ -38,6 +38,8 @@ const TAKEN_FOR_WEIGHTS_BY_FORMAT: [&str; 1] = ["weights-loaded"];
 const WRITTEN_FOR_WEIGHTS: [&str; 1] = ["weights-saved"];
 /// The rule for what is below a directory that is named for data.
 const DATA_DIRECTORIES: &str = "data-directories";
+/// The rule for data that were copied to memory.
+const STAGED_DATA: &str = "staged-data";
 /// Rules that take a file for a part of a TensorFlow checkpoint, which a cache of samples looks like.
 const TAKEN_FOR_TENSORFLOW: [&str; 1] = ["tensorflow"];
 /// Rules that take a read for one of data.
@@ -160,6 +162,7 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
         .map(|index| by_names(model, classifier, &model.file(index)))
         .collect();
     pass_by_mounts(model, classifier, &mut sorted);
+    leave_scratch(model, classifier, copies, &mut sorted);
     let found = Ambiguous::of(model, &sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
@@ -198,6 +201,20 @@ fn pass_by_mounts(model: &Model, classifier: &Classifier, sorted: &mut [Sorted])
         let verdict = rest.map(|rest| classifier.verdict(rest, false, fs_type));
         if let Some(verdict) = verdict.filter(|verdict| !is_in_data(verdict)) {
             one.verdict = verdict;
+        }
+    }
+}
+
+/// Sorts files in memory that the run wrote, and did not copy there, as on any filesystem: they are scratch, or what processes hand
+/// to each other.
+fn leave_scratch(model: &Model, classifier: &Classifier, copies: &Copies, sorted: &mut [Sorted]) {
+    let rules = classifier.rules().all();
+    for row in model.rows_with(BYTES_WRITTEN) {
+        let one = &mut sorted[row.file as usize];
+        let rule = one.verdict.rule(Direction::Read).map(|rule| &rules[rule]);
+        let is_staged = rule.is_some_and(|rule| rule.is_builtin_of(&[STAGED_DATA]));
+        if is_staged && !copies.are_all_writes(row.process, row.file) {
+            one.verdict = classifier.verdict(model.file(row.file).path, false, "");
         }
     }
 }
@@ -454,6 +471,23 @@ impl Ambiguous {
         }
     }
 
+    /// Of the files that are called as data those that were written under names which differ in numbers, and of which one was not
+    /// read: a save after each epoch.
+    fn saved_in_rounds(&self, model: &Model, written: &HashSet<u32>) -> HashSet<u32> {
+        let rows = model.rows().iter();
+        let read = rows.filter(|row| self.named.contains(&row.file) && is_read(&row.cell));
+        let read: HashSet<u32> = read.map(|row| row.file).collect();
+        let mut rounds: HashMap<Vec<u8>, Vec<u32>> = HashMap::new();
+        for file in self.named.intersection(written) {
+            let path = model.file(*file).path.iter();
+            let path = path.filter(|byte| !byte.is_ascii_digit()).copied();
+            rounds.entry(path.collect()).or_default().push(*file);
+        }
+        let are_saves =
+            |files: &Vec<u32>| files.len() > 1 && files.iter().any(|file| !read.contains(file));
+        rounds.into_values().filter(are_saves).flatten().collect()
+    }
+
     fn reasons(&self, model: &Model, copies: &Copies) -> HashMap<u32, Reason> {
         let mut reasons = HashMap::new();
         if self.weights.is_empty() && self.data.is_empty() && self.unmatched.is_empty() {
@@ -508,7 +542,10 @@ impl Ambiguous {
                 reasons.entry(file).or_insert(Reason::ReadAgain);
             }
         }
-        let is_at_most_once = |file: &&u32| !written.contains(file) || made.is_written_once(**file);
+        let saved = self.saved_in_rounds(model, &written);
+        let is_at_most_once = |file: &&u32| {
+            !written.contains(file) || made.is_written_once(**file) && !saved.contains(file)
+        };
         for file in self.named.iter().filter(is_at_most_once) {
             let reason = reasons.entry(*file).or_insert(Reason::Name);
             if *reason == Reason::SavedHere {

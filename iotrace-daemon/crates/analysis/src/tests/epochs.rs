@@ -187,6 +187,8 @@ fn a_script_that_only_tries_the_model_makes_no_epoch() {
     // It trains on, as the same script does.
     assert_eq!(epochs("/job/finetune.py", true), 3);
     assert_eq!(epochs("/job/train.py", false), 3);
+    // As a first stage that saves nothing may do.
+    assert_eq!(epochs("/job/stage2.py", false), 3);
 }
 
 #[test]

@@ -93,6 +93,26 @@ fn a_file_system_that_is_called_data_may_have_saves() {
 }
 
 #[test]
+fn numbered_files_that_nobody_reads_are_saves_whatever_they_are_called() {
+    let written = |path| (path, 0, SIZE);
+    let rounds = ["/x/graph_0.pt", "/x/graph_1.pt", "/x/graph_2.pt"].map(written);
+    let in_directories = ["/x/0/graph.pt", "/x/1/graph.pt"].map(written);
+    for files in [&rounds[..], &in_directories] {
+        for file in sorted(files) {
+            assert_eq!(file.phase(Direction::Write), Phase::Checkpoint);
+        }
+    }
+    // The last one was loaded.
+    let files = [rounds[0], rounds[1], ("/x/graph_2.pt", SIZE, SIZE)];
+    assert_eq!(sorted(&files)[2].phase(Direction::Write), Phase::Checkpoint);
+    // Data that were made once, and read.
+    let files = ["/x/graph_0.pt", "/x/graph_1.pt"].map(|path| (path, SIZE, SIZE));
+    for file in sorted(&files) {
+        assert_ne!(file.phase(Direction::Write), Phase::Checkpoint);
+    }
+}
+
+#[test]
 fn many_of_a_kind_are_data() {
     let paths: Vec<String> = (0..16)
         .map(|index| format!("/x/sample_{index}.pkl"))

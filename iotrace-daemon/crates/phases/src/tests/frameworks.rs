@@ -38,6 +38,7 @@ fn files_in_memory() {
             ("/dev/shm/ckpt/step_1.pt", "restore", "checkpoint"),
             ("/dev/shm/torch_4242_12345_0", "ipc", "ipc"),
             ("/dev/shm/psm_1a2b3c", "ipc", "ipc"),
+            ("/dev/shm/batch.npy", "ipc", "ipc"),
             ("/dev/shm/nccl-abc123", "ipc", "ipc"),
         ],
     );
