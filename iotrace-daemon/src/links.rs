@@ -41,7 +41,7 @@ struct Lookups {
 /// What a path leads to now.
 #[derive(Default)]
 struct Found {
-    /// The path without symbolic links, of a directory that is there.
+    /// The path without symbolic links, of a directory that exists.
     real: Option<Vec<u8>>,
     /// Number of the inode of what has the path itself, if anything does.
     inode: Option<u64>,

@@ -10,10 +10,10 @@ use iotrace_model::{
 };
 
 /// Programs that hand on what they read, often through a pipe to the one that trains. They do not train themselves.
-const PIPE_TOOLS: [&str; 27] = [
-    "aws", "azcopy", "bzip2", "cat", "curl", "dd", "gsutil", "gunzip", "gzip", "head", "lz4",
-    "mbuffer", "nc", "pigz", "pv", "rclone", "s5cmd", "ssh", "tail", "tar", "tee", "unzip", "wget",
-    "xz", "xzcat", "zcat", "zstd",
+const PIPE_TOOLS: [&str; 29] = [
+    "aws", "azcopy", "bzip2", "cat", "curl", "dd", "ffmpeg", "gsutil", "gunzip", "gzip", "head",
+    "lz4", "mbuffer", "nc", "pigz", "pv", "rclone", "s5cmd", "sox", "ssh", "tail", "tar", "tee",
+    "unzip", "wget", "xz", "xzcat", "zcat", "zstd",
 ];
 
 /// Programs and ranks, and whether their workers load data.
