@@ -1,7 +1,7 @@
 //! In which order processes read the files of an epoch.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
 };
 
@@ -47,12 +47,15 @@ pub(crate) fn sort_visits(visited: &mut Visited) {
 }
 
 /// All files in the order in which any process visited them first.
-pub(crate) fn merged(order: &Visited) -> Vec<u32> {
+pub(crate) fn merged(model: &Model, order: &Visited) -> Vec<u32> {
     let mut visits: Vec<(i64, u32)> = order.values().flatten().copied().collect();
-    visits.sort_unstable();
-    let mut seen = HashSet::new();
+    // Each process has its own in order: a stable sort puts such runs together.
+    visits.sort();
+    let mut seen = vec![false; model.file_count()];
     let files = visits.into_iter().map(|(_, file)| file);
-    files.filter(|file| seen.insert(*file)).collect()
+    files
+        .filter(|file| !std::mem::replace(&mut seen[*file as usize], true))
+        .collect()
 }
 
 /// Whether two passes visit files in one order, but for what is read at one time, and that is not the order of their names, with
@@ -61,9 +64,9 @@ pub(crate) fn are_in_one_order(model: &Model, one: &[u32], other: &[u32]) -> boo
     let is_sorted_by = |key: fn(&[u8]) -> Vec<u8>| {
         let mut sorted = one.to_vec();
         sorted.sort_by_cached_key(|file| key(model.file(*file).path));
-        have_same_places(&sorted, one)
+        have_same_places(model, &sorted, one)
     };
-    have_same_places(one, other)
+    have_same_places(model, one, other)
         && !is_sorted_by(<[u8]>::to_vec)
         && !is_sorted_by(with_wide_numbers)
 }
@@ -82,12 +85,16 @@ fn with_wide_numbers(path: &[u8]) -> Vec<u8> {
 }
 
 /// Whether nearly all files have about the same place in both.
-fn have_same_places(one: &[u32], other: &[u32]) -> bool {
-    let places: HashMap<u32, usize> = other.iter().copied().zip(0..).collect();
-    let most = (other.len() / PLACE_DIVISOR).min(MAX_MOVE);
-    let is_placed = |(file, place): &(&u32, usize)| {
-        let other = places.get(file);
-        other.is_some_and(|other| place.abs_diff(*other) <= most)
+fn have_same_places(model: &Model, one: &[u32], other: &[u32]) -> bool {
+    let most = (other.len() / PLACE_DIVISOR).min(MAX_MOVE) as u32;
+    // By file.
+    let mut places: Vec<Option<u32>> = vec![None; model.file_count()];
+    for (file, place) in other.iter().zip(0..) {
+        places[*file as usize] = Some(place);
+    }
+    let is_placed = |(file, place): &(&u32, u32)| {
+        let other = places[**file as usize];
+        other.is_some_and(|other| place.abs_diff(other) <= most)
     };
     let placed = one.iter().zip(0..).filter(is_placed).count();
     placed as f64 >= other.len().max(one.len()) as f64 * MIN_PLACED_SHARE

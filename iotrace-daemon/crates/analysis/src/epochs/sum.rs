@@ -381,7 +381,7 @@ impl Sum {
             }
             let mut order = self.order.remove(&number).unwrap_or_default();
             sort_visits(&mut order);
-            let files = merged(&order);
+            let files = merged(model, &order);
             let is_in_last_order = are_in_one_order(model, &before, &files);
             before = files;
             found.epochs.push(Epoch {
