@@ -326,7 +326,7 @@ fn read(directory: Option<&Path>) -> anyhow::Result<Vec<Log>> {
     Ok(all)
 }
 
-/// Why no log is listed, where so many can be read.
+/// Why no log is listed. `read_count`: how many this user can read.
 fn why_none(read_count: usize) -> String {
     match read_count {
         0 => "there are no job logs that this user can read: a job's log appears a few seconds after its start; users read \

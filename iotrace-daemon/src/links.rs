@@ -18,7 +18,7 @@ use std::{
 use iotrace_model::{Model, input::Event, paths::parent};
 
 /// How long a file system has to find a directory.
-const TIMEOUT: Duration = Duration::from_millis(200);
+const LOOKUP_TIMEOUT: Duration = Duration::from_millis(200);
 /// Directories that are looked up from one flush to the next, at most, and events that wait for the name of their file.
 const MAX_DIRECTORIES: usize = 512;
 const MAX_LATE: usize = 4096;
@@ -103,35 +103,23 @@ impl Links {
 
     /// The event with the paths where its files are, if those are others than it has.
     fn moved(&mut self, event: &Event, model: &Model) -> Option<Event> {
-        match event {
-            Event::Rename {
-                process,
-                time,
-                from,
-                to,
-                exchange,
-            } => {
-                let (real_from, real_to) = (self.find(from, model), self.find(to, model));
-                let is_moved = real_from.is_some() || real_to.is_some();
-                is_moved.then(|| Event::Rename {
-                    process: *process,
-                    time: *time,
-                    from: real_from.unwrap_or_else(|| from.clone()),
-                    to: real_to.unwrap_or_else(|| to.clone()),
-                    exchange: *exchange,
-                })
+        let mut moved = match event {
+            Event::Rename { .. } | Event::Unlink { .. } => event.clone(),
+            _ => return None,
+        };
+        let paths = match &mut moved {
+            Event::Rename { from, to, .. } => vec![from, to],
+            Event::Unlink { path, .. } => vec![path],
+            _ => Vec::new(),
+        };
+        let mut is_moved = false;
+        for path in paths {
+            if let Some(real) = self.find(path, model) {
+                *path = real;
+                is_moved = true;
             }
-            Event::Unlink {
-                process,
-                time,
-                path,
-            } => Some(Event::Unlink {
-                process: *process,
-                time: *time,
-                path: self.find(path, model)?,
-            }),
-            _ => None,
         }
+        is_moved.then_some(moved)
     }
 
     /// Where a file is, if no file of the model is in that directory and the path leads to another one.
@@ -157,7 +145,7 @@ impl Links {
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
         // The thread ends with `Lookups`.
         let _ = lookups.ask.send(path);
-        lookups.answers.recv_timeout(TIMEOUT).unwrap_or_else(|_| {
+        lookups.answers.recv_timeout(LOOKUP_TIMEOUT).unwrap_or_else(|_| {
             self.lookups = None;
             log::warn!(
                 "a file system does not answer: files that are renamed below symbolic links keep their names in the report"
@@ -205,7 +193,7 @@ mod tests {
     };
 
     use iotrace_common::key::FileId;
-    use iotrace_model::input::{FileName, ProcessId};
+    use iotrace_model::input::ProcessId;
 
     use super::*;
 
@@ -216,23 +204,14 @@ mod tests {
     }
 
     /// A new file, and its name.
-    fn made(path: &Path) -> Event {
+    fn new_file(path: &Path) -> Event {
         write(path, "x").unwrap();
-        Event::File(FileName {
-            file: FileId {
-                device: 1,
-                generation: 1,
-                inode: fs::metadata(path).unwrap().ino(),
-            },
-            path: bytes(path),
-            size: 1,
-            mode: 0o100_644,
-            magic: 0,
-            block_size: 4096,
-            truncated: false,
-            deleted: false,
-            existed: false,
-        })
+        let file = FileId {
+            device: 1,
+            generation: 1,
+            inode: fs::metadata(path).unwrap().ino(),
+        };
+        iotrace_made::seen(file, bytes(path), 1)
     }
 
     /// A rename that was made.
@@ -271,7 +250,7 @@ mod tests {
     fn a_rename_below_a_link_finds_its_file() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        links.take(made(&real.join("tmp")), &mut model);
+        links.take(new_file(&real.join("tmp")), &mut model);
         links.take(renamed(&link.join("tmp"), &link.join("new")), &mut model);
         let file = model.file(0);
         assert_eq!(file.path, bytes(&real.join("new")));
@@ -284,9 +263,9 @@ mod tests {
     fn a_rename_waits_for_a_name_that_comes_in_the_same_drain() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        let made = made(&real.join("tmp"));
+        let file = new_file(&real.join("tmp"));
         links.take(renamed(&link.join("tmp"), &link.join("new")), &mut model);
-        links.take(made, &mut model);
+        links.take(file, &mut model);
         assert_eq!(model.file(0).path, bytes(&real.join("tmp")));
         links.end_of_drain(&mut model);
         assert_eq!(model.file(0).path, bytes(&real.join("new")));
@@ -300,7 +279,7 @@ mod tests {
         let (mut links, mut model) = (Links::new(), Model::default());
         for directory in [&real, &other] {
             for name in ["tmp", "old"] {
-                links.take(made(&directory.join(name)), &mut model);
+                links.take(new_file(&directory.join(name)), &mut model);
             }
         }
         let events = [
@@ -324,7 +303,7 @@ mod tests {
     fn names_without_links_are_not_looked_up() {
         let (_keep, real, link) = directories();
         let (mut links, mut model) = (Links::new(), Model::default());
-        links.take(made(&real.join("tmp")), &mut model);
+        links.take(new_file(&real.join("tmp")), &mut model);
         links.take(renamed(&real.join("tmp"), &real.join("new")), &mut model);
         assert!(links.known.is_empty());
         // Nothing is known of what this renames.

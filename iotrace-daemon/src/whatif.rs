@@ -129,8 +129,6 @@ struct Row {
     /// In words.
     change: String,
     prediction: Prediction,
-    /// Than the recording.
-    has_fewer_workers: bool,
 }
 
 /// Runs `iotrace whatif`.
@@ -152,9 +150,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 workers: args.workers,
             };
             Ok(Row {
-                has_fewer_workers: change.workers.is_some_and(|workers| {
-                    whatif.workers().is_ok_and(|recorded| workers < recorded)
-                }),
                 change: in_words(args, storage),
                 prediction: whatif.predict(&change)?,
             })
@@ -298,10 +293,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
         "",
         limit(&whatif.unchanged)
     )?;
-    for Row {
-        change, prediction, ..
-    } in rows
-    {
+    for Row { change, prediction } in rows {
         let Prediction {
             replayed,
             low,
@@ -318,7 +310,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
             limit(replayed)
         )?;
     }
-    if rows.iter().any(|row| row.has_fewer_workers) {
+    if rows.iter().any(|row| row.prediction.has_fewer_workers) {
         writeln!(
             out,
             "\nFewer workers take the time at the low end of the range if the recorded ones shared the bandwidth of the storage."
@@ -342,7 +334,7 @@ fn text(whatif: &WhatIf, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
 
 fn object(whatif: &WhatIf, rows: &[Row]) -> Value {
     let rows = rows.iter();
-    let rows = rows.map(|row| prediction_json(&row.change, &row.prediction));
+    let rows = rows.map(|Row { change, prediction }| prediction_json(change, prediction));
     json!({
         "recorded_seconds": whatif.recorded_ns as f64 / 1e9,
         "unchanged": replayed_json(&whatif.unchanged),

@@ -361,6 +361,18 @@ fn a_changed_root_is_named_from_the_true_one() {
     assert_eq!(Counts::of(row).get("bytes_written"), 10);
 }
 
+/// What the report says of the file with this path.
+fn file_at<'a>(report: &'a Value, path: &Path) -> &'a Value {
+    let rows = compare::list(report, "files");
+    let found = rows
+        .iter()
+        .find(|row| text(row, "path") == path.to_str().unwrap());
+    found.unwrap_or_else(|| {
+        let paths: Vec<&str> = rows.iter().map(|row| text(row, "path")).collect();
+        panic!("{} is not among {paths:?}", path.display())
+    })
+}
+
 /// Renames and removals inside a changed root and relative to a directory find the file, too.
 #[test]
 fn a_rename_by_relative_path_finds_its_file() {
@@ -373,19 +385,7 @@ fn a_rename_by_relative_path_finds_its_file() {
         .command(["sh", "-c", script]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let report = finished.report();
-    let rows = compare::list(&report, "files");
-    let named = |name: &str| {
-        let path = dir.join(name);
-        let found = rows
-            .iter()
-            .find(|row| text(row, "path") == path.to_str().unwrap());
-        found.unwrap_or_else(|| {
-            panic!(
-                "{name} is not among {:?}",
-                rows.iter().map(|row| text(row, "path")).collect::<Vec<_>>()
-            )
-        })
-    };
+    let named = |name: &str| file_at(&report, &dir.join(name));
     let gone = named("a/after");
     assert_eq!(
         text(gone, "opened_as"),
@@ -409,14 +409,7 @@ fn a_rename_below_a_symbolic_link_finds_its_file() {
         .command(["sh", "-c", script]);
     assert_eq!(finished.code(), 0, "{}", finished.stderr);
     let report = finished.report();
-    let rows = compare::list(&report, "files");
-    let named = |name: &str| {
-        let path = dir.join("real").join(name);
-        let has_path = |row: &&Value| text(row, "path") == path.to_str().unwrap();
-        rows.iter().find(has_path).unwrap_or_else(|| {
-            panic!("{name} is not among {rows:?}");
-        })
-    };
+    let named = |name: &str| file_at(&report, &dir.join("real").join(name));
     let first = dir.join("real/new.tmp");
     assert_eq!(text(named("new"), "opened_as"), first.to_str().unwrap());
     assert_eq!(named("gone")["deleted"], true);

@@ -129,10 +129,10 @@ pub fn is_of_state(path: &[u8]) -> bool {
 
 /// Whether a file may hold all weights of a model, by its name: one that is no part of a state, or averaged weights.
 pub fn may_be_model(path: &[u8]) -> bool {
-    const AVERAGES: [&[u8]; 2] = [b"ema", b"swa"];
+    const AVERAGE_WORDS: [&[u8]; 2] = [b"ema", b"swa"];
     let name = name(path).to_ascii_lowercase();
     let mut words = name.split(|byte| !byte.is_ascii_alphabetic());
-    !is_of_state(path) || words.any(|word| AVERAGES.contains(&word))
+    !is_of_state(path) || words.any(|word| AVERAGE_WORDS.contains(&word))
 }
 
 /// Whether a file is not finished yet, by its name.

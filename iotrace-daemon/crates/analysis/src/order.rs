@@ -73,11 +73,11 @@ pub(crate) fn are_in_one_order(model: &Model, one: &[u32], other: &[u32]) -> boo
 
 /// A path whose numbers all have as many digits, so that they are in order.
 fn with_wide_numbers(path: &[u8]) -> Vec<u8> {
-    const WIDTH: usize = 20;
+    const NUMBER_WIDTH: usize = 20;
     let mut wide = Vec::new();
     for part in path.chunk_by(|one, next| one.is_ascii_digit() == next.is_ascii_digit()) {
         if part[0].is_ascii_digit() {
-            wide.resize(wide.len() + WIDTH.saturating_sub(part.len()), b'0');
+            wide.resize(wide.len() + NUMBER_WIDTH.saturating_sub(part.len()), b'0');
         }
         wide.extend(part);
     }

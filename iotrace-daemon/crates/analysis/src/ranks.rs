@@ -8,7 +8,7 @@ use super::{
     evaluation::is_script_of_evaluation,
     uses::Visit,
 };
-use iotrace_model::{About, Model, groups::Groups, paths::name, run::Run};
+use iotrace_model::{About, Model, Process, groups::Groups, paths::name, run::Run};
 
 /// Whether two processes may be ranks of one job: they run one program, at one time or as ranks of other numbers. What is
 /// not known of a process excludes nothing.
@@ -37,11 +37,7 @@ pub fn strangers(model: &Model, visits: &[&Visit], groups: &Groups) -> HashSet<u
         return HashSet::new();
     };
     let program = about(model, trainer.process);
-    let saving: HashSet<u32> = (0..)
-        .zip(model.processes())
-        .filter(|(_, process)| process.saves())
-        .map(|(index, _)| groups.of(index))
-        .collect();
+    let saving = groups.with(model, Process::saves);
     let others = readers.values().filter(|read| {
         let other = about(model, read.process);
         let is_tried = || !saving.contains(&read.process) && tries_out(program, other);

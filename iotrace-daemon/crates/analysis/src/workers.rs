@@ -32,17 +32,12 @@ pub struct Workers<'a> {
 impl<'a> Workers<'a> {
     /// Finds out who read data.
     pub fn new(model: &Model, groups: &'a Groups) -> Self {
-        let leaders = |is_such: &dyn Fn(&Process) -> bool| -> HashSet<u32> {
-            let processes = (0..).zip(model.processes());
-            let such = processes.filter(|(_, process)| is_such(process));
-            such.map(|(index, _)| groups.of(index)).collect()
-        };
         let mut workers = Self {
             groups,
-            readers: leaders(&Process::reads_data),
-            with_samples: leaders(&Process::uses_samples),
-            with_data: leaders(&|process| process.reads_data() || process.saves()),
-            pipe_tools: leaders(&is_pipe_tool),
+            readers: groups.with(model, Process::reads_data),
+            with_samples: groups.with(model, Process::uses_samples),
+            with_data: groups.with(model, |process| process.reads_data() || process.saves()),
+            pipe_tools: groups.with(model, is_pipe_tool),
         };
         let is_other = |process: &u32| !workers.pipe_tools.contains(process);
         if workers.with_samples.iter().any(is_other) {

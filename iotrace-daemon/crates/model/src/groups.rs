@@ -59,6 +59,13 @@ impl Groups {
         self.leader[process as usize]
     }
 
+    /// The first processes of the ranks that have such a process.
+    pub fn with(&self, model: &Model, is_such: impl Fn(&Process) -> bool) -> HashSet<u32> {
+        let processes = (0..).zip(model.processes());
+        let such = processes.filter(|(_, process)| is_such(process));
+        such.map(|(index, _)| self.of(index)).collect()
+    }
+
     /// Whether a process is a rank that its launcher's program forked, or started by multiprocessing.
     pub fn is_spawned_rank(&self, process: u32) -> bool {
         self.spawned.contains(&process)

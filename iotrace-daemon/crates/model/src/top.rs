@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 pub const SLOTS: usize = 32;
 /// Of those, as many as most files have: they are within the counters, and more are on the heap. Counters are made, moved and
 /// set to 0 for each row that is read.
-const INLINE: usize = 2;
+const INLINE_SLOTS: usize = 2;
 
 /// Up to [`SLOTS`] distinct values with their counts, in order of arrival.
 #[derive(Clone, Debug)]
-pub struct Top(SmallVec<[(u64, u64); INLINE]>);
+pub struct Top(SmallVec<[(u64, u64); INLINE_SLOTS]>);
 
 impl Top {
     /// No values.

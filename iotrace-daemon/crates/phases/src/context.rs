@@ -161,8 +161,7 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     let mut sorted: Vec<Sorted> = (0..model.file_count() as u32)
         .map(|index| by_names(model, classifier, &model.file(index)))
         .collect();
-    pass_by_mounts(model, classifier, &mut sorted);
-    leave_scratch(model, classifier, copies, &mut sorted);
+    sort_written(model, classifier, copies, &mut sorted);
     let found = Ambiguous::of(model, &sorted, classifier).reasons(model, copies);
     for (file, reason) in found {
         sorted[file as usize].reasons[Direction::Read.index()] = Some(reason);
@@ -179,42 +178,32 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
     sorted
 }
 
-/// Sorts weights that the run wrote without the first directory of their path, where no other says that they are data: `/data` may
-/// be all that a machine has of storage.
-fn pass_by_mounts(model: &Model, classifier: &Classifier, sorted: &mut [Sorted]) {
-    let rules = classifier.rules().all();
-    let is_by = |verdict: &Verdict, direction, names: &[&str]| {
-        let rule = verdict.rule(direction).map(|rule| &rules[rule]);
-        rule.is_some_and(|rule| rule.is_builtin_of(names))
-    };
-    let is_in_data = |verdict: &Verdict| is_by(verdict, Direction::Read, &[DATA_DIRECTORIES]);
-    for row in model.rows_with(BYTES_WRITTEN) {
-        let one = &mut sorted[row.file as usize];
-        if !is_in_data(&one.verdict) || !is_by(&one.verdict, Direction::Write, &WRITTEN_FOR_WEIGHTS)
-        {
-            continue;
-        }
-        let file = model.file(row.file);
-        let first = file.path.iter().skip(1).position(|byte| *byte == b'/');
-        let rest = first.map(|length| &file.path[length + 1..]);
-        let (_, fs_type) = model.mount_of(&file);
-        let verdict = rest.map(|rest| classifier.verdict(rest, false, fs_type));
-        if let Some(verdict) = verdict.filter(|verdict| !is_in_data(verdict)) {
-            one.verdict = verdict;
-        }
-    }
+/// Whether a built-in rule of one of these names sorts what is done with a file in a direction.
+fn is_by(classifier: &Classifier, verdict: &Verdict, direction: Direction, names: &[&str]) -> bool {
+    let rule = verdict.rule(direction);
+    rule.is_some_and(|rule| classifier.rules().all()[rule].is_builtin_of(names))
 }
 
-/// Sorts files in memory that the run wrote, and did not copy there, as on any filesystem: they are scratch, or what processes hand
-/// to each other.
-fn leave_scratch(model: &Model, classifier: &Classifier, copies: &Copies, sorted: &mut [Sorted]) {
-    let rules = classifier.rules().all();
+/// Sorts what the run wrote again, where the place of a file says too much. In memory it is scratch, or what processes hand to each
+/// other, unless it was copied there. Weights are no data for the first directory of their path alone: `/data` may be all that a
+/// machine has of storage.
+fn sort_written(model: &Model, classifier: &Classifier, copies: &Copies, sorted: &mut [Sorted]) {
+    let is_read_by = |verdict: &Verdict, rule| is_by(classifier, verdict, Direction::Read, &[rule]);
     for row in model.rows_with(BYTES_WRITTEN) {
-        let one = &mut sorted[row.file as usize];
-        let rule = one.verdict.rule(Direction::Read).map(|rule| &rules[rule]);
-        let is_staged = rule.is_some_and(|rule| rule.is_builtin_of(&[STAGED_DATA]));
-        if is_staged && !copies.are_all_writes(row.process, row.file) {
-            one.verdict = classifier.verdict(model.file(row.file).path, false, "");
+        let verdict = &mut sorted[row.file as usize].verdict;
+        let file = model.file(row.file);
+        if is_read_by(verdict, STAGED_DATA) && !copies.are_all_writes(row.process, row.file) {
+            *verdict = classifier.verdict(file.path, false, "");
+        } else if is_read_by(verdict, DATA_DIRECTORIES)
+            && is_by(classifier, verdict, Direction::Write, &WRITTEN_FOR_WEIGHTS)
+        {
+            let first = file.path.iter().skip(1).position(|byte| *byte == b'/');
+            let rest = first.map(|length| &file.path[length + 1..]);
+            let (_, fs_type) = model.mount_of(&file);
+            let of_rest = rest.map(|rest| classifier.verdict(rest, false, fs_type));
+            if let Some(found) = of_rest.filter(|found| !is_read_by(found, DATA_DIRECTORIES)) {
+                *verdict = found;
+            }
         }
     }
 }
@@ -313,10 +302,9 @@ fn is_read(cell: &Cell) -> bool {
 /// written to a replay buffer last. Also samples, and what a model made of them, one in each of many files that nobody reads, and
 /// what is called as data.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
-    let rules = classifier.rules().all();
     let is_guess = |file: &Sorted| {
-        let rule = file.verdict.rule(Direction::Write).map(|rule| &rules[rule]);
-        rule.is_some_and(|rule| rule.is_builtin_of(&WRITTEN_FOR_WEIGHTS))
+        let direction = Direction::Write;
+        is_by(classifier, &file.verdict, direction, &WRITTEN_FOR_WEIGHTS)
     };
     let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
     if !guessed.contains(&true) {
@@ -403,13 +391,9 @@ fn taken<'a>(
     classifier: &'a Classifier,
     names: &'a [&str],
 ) -> impl Iterator<Item = u32> + 'a {
-    let rules = classifier.rules().all();
-    let is_by = |sorted: &Sorted| {
-        let rule = sorted.verdict.rule(Direction::Read);
-        rule.is_some_and(|rule| rules[rule].is_builtin_of(names))
-    };
     let files = sorted.iter().enumerate();
-    let taken = files.filter(move |(_, sorted)| is_by(sorted));
+    let taken =
+        files.filter(|(_, sorted)| is_by(classifier, &sorted.verdict, Direction::Read, names));
     taken.map(|(index, _)| index as u32)
 }
 

@@ -62,8 +62,7 @@ impl<'a> Files<'a> {
     pub fn new(model: &'a Model, copies: &Copies, groups: &Groups, written: &HashSet<u32>) -> Self {
         let is_chosen = |file: &u32| {
             let path = model.file(*file).path;
-            let mut endings = AMBIGUOUS_ENDINGS.iter();
-            endings.any(|ending| path.ends_with(ending)) || is_named_as_data(path)
+            has_ambiguous_ending(path) || is_named_as_data(path)
         };
         let chosen = written.iter().filter(|file| is_chosen(file));
         let mut made: HashMap<u32, Made> = chosen.map(|file| (*file, Made::default())).collect();
@@ -94,13 +93,10 @@ impl<'a> Files<'a> {
     /// Those that are data: a data file is written once, and then one process reads or maps it 16 times, or reads it slowly three
     /// times, one batch after the other. A model is loaded in one go, and the run saves it again before it has loaded it that often.
     pub fn data(&self) -> Vec<u32> {
-        let has_ending = |file: u32| {
-            let path = self.model.file(file).path;
-            let mut endings = AMBIGUOUS_ENDINGS.iter();
-            endings.any(|ending| path.ends_with(ending))
-        };
         let made = self.made.iter();
-        let data = made.filter(|(file, made)| has_ending(**file) && made.is_data());
+        let data = made.filter(|(file, made)| {
+            has_ambiguous_ending(self.model.file(**file).path) && made.is_data()
+        });
         data.map(|(file, _)| *file).collect()
     }
 
@@ -125,6 +121,11 @@ impl<'a> Files<'a> {
         let families = families(self.model, parts, MIN_PARTS);
         families.filter(is_made_before).flatten()
     }
+}
+
+fn has_ambiguous_ending(path: &[u8]) -> bool {
+    let mut endings = AMBIGUOUS_ENDINGS.iter();
+    endings.any(|ending| path.ends_with(ending))
 }
 
 impl Default for Made {
@@ -195,7 +196,7 @@ impl Made {
         self.size - self.tolerance()
     }
 
-    /// Whether a rank read it so many times.
+    /// Whether a rank read it at least this number of times.
     fn is_read_by_ranks(&self, passes: u64) -> bool {
         let least = self.pass().saturating_mul(passes);
         self.read_by_ranks.values().any(|bytes| *bytes >= least)

@@ -179,7 +179,8 @@ impl<'a> Diff<'a> {
 
 /// Findings of a run that the other one could have, and has not.
 fn without<'a>(these: &'a Report<'a>, those: &'a Report<'a>) -> impl Iterator<Item = &'a Finding> {
-    let can_have = |one: &&Finding| knows_waits(those) || !OF_WAITS.contains(&one.code);
+    let are_waits_known = knows_waits(those);
+    let can_have = move |one: &&Finding| are_waits_known || !OF_WAITS.contains(&one.code);
     let is_missing = |one: &&Finding| {
         let mut others = those.analysis.findings.iter();
         !others.any(|other| key(other) == key(one) || is_part_of(one, other))

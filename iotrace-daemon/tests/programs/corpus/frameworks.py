@@ -305,29 +305,27 @@ def graphs_of_any_place(truth):
     truth.epochs = None
 
 
-def latents(truth):
-    """A model of images encodes them once; few files have them all."""
-    for part in range(4):
-        write(f"out/latents-{part}.pt", 4)
+def make_and_train_on(truth, parts, model, order=list):
+    """Makes the data once, and trains for three epochs that read them in an order."""
+    for part in parts:
+        write(part, 4)
     for _ in range(3):
-        for part in range(4):
-            read(f"out/latents-{part}.pt")
+        for part in order(parts):
+            read(part)
         truth.epochs += 1
         train(0.3)
         with truth.save():
-            write("out/unet.pt", 2, 0.02)
+            write(model, 2, 0.02)
+
+
+def latents(truth):
+    """A model of images encodes them once; few files have them all."""
+    make_and_train_on(truth, [f"out/latents-{part}.pt" for part in range(4)], "out/unet.pt")
 
 
 def few_shards(truth):
-    for part in range(4):
-        write(f"out/shard_{part:05}.bin", 4)
-    for _ in range(3):
-        for part in random.sample(range(4), 4):
-            read(f"out/shard_{part:05}.bin")
-        truth.epochs += 1
-        train(0.3)
-        with truth.save():
-            write("out/gpt.pt", 2, 0.02)
+    shards = [f"out/shard_{part:05}.bin" for part in range(4)]
+    make_and_train_on(truth, shards, "out/gpt.pt", lambda parts: random.sample(parts, 4))
 
 
 def weights_in_shards(truth):

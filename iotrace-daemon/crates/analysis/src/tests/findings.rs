@@ -1001,7 +1001,7 @@ fn epochs_in_the_same_order() {
     evaluation.finds("epochs-in-the-same-order");
 }
 
-/// Two epochs of 80 files in so many directories, in these orders, by so many processes. Others of them read the files in the second
+/// Two epochs of 80 files, in these orders, by the processes of a pool. Others of them read the files in the second
 /// epoch, and of files that follow each other in the order the second is read first, in each epoch another pair.
 fn in_orders_by_pool(orders: [&[u64]; 2], directories: u64, processes: u32) -> Job {
     let mut job = Job::new(100_000);

@@ -148,6 +148,8 @@ pub struct Prediction {
     /// False if much of the range is due to hand-overs that the recording does not show, because they were ready before they
     /// were asked for.
     pub is_predictable: bool,
+    /// Whether the range begins where the recorded workers shared the bandwidth of the storage: there are fewer now.
+    pub has_fewer_workers: bool,
 }
 
 /// A recording that can be replayed.
@@ -204,8 +206,8 @@ impl WhatIf {
         let changed = Changed::new(&self.program, self.root, self.cpus, change)?;
         let replayed = changed.replay()?;
         let shortest = changed.ns(Order::Recorded).min(replayed.ns);
-        let with_bandwidth = self.with_shared_bandwidth(change);
-        let lowest = with_bandwidth?.map_or(shortest, |ns| ns.min(shortest));
+        let with_bandwidth = self.with_shared_bandwidth(change)?;
+        let lowest = with_bandwidth.map_or(shortest, |ns| ns.min(shortest));
         let longest = changed.ns(changed.strictest()).max(replayed.ns);
         let constant = self.recorded_ns.abs_diff(self.unchanged.ns) as f64
             + replayed.of(Part::RunQueue) as f64 * QUEUE_ERROR;
@@ -214,6 +216,7 @@ impl WhatIf {
             low: (lowest as f64 - margin(lowest)).max(0.0) as u64,
             high: (longest as f64 + margin(longest)) as u64,
             is_predictable: (longest - shortest) as f64 <= replayed.ns as f64 * MAX_ORDER_ERROR,
+            has_fewer_workers: with_bandwidth.is_some(),
             replayed,
         })
     }

@@ -37,7 +37,7 @@ const MAX_PLACES: usize = 3;
 const MAX_HUNG: usize = 2;
 const MIN_HUNG_SHARE: f64 = 0.01;
 /// Bytes that belong to no known file are shown if they are one in this many.
-const MIN_SHOWN_PART: u64 = 100;
+const SHOWN_PART_DIVISOR: u64 = 100;
 /// Programs of a machine that are shown.
 const MAX_PROGRAMS: usize = 8;
 
@@ -191,7 +191,7 @@ fn trust(report: &Report<'_>, judgement: &Judgement<'_>, columns: usize) -> Line
         lines.push((Style::Warning, text));
     }
     let (no_file, all) = (report.overflow.bytes(), report.totals.counters.bytes());
-    if no_file > 0 && no_file >= all / MIN_SHOWN_PART {
+    if no_file > 0 && no_file >= all / SHOWN_PART_DIVISOR {
         let text = format!(
             " {} read and written belong to no known file: --section losses",
             some_bytes(no_file)

@@ -537,8 +537,7 @@ impl Resolver {
 }
 
 /// Whether a thread waited in an open for another thread, which was in an operation or an open, too: that opens the other end of a
-/// FIFO. Who
-/// waits for storage is woken by the kernel, by a filesystem in user space, or cannot be woken by a signal.
+/// FIFO. Who waits for storage is woken by the kernel, by a filesystem in user space, or cannot be woken by a signal.
 fn is_for_end_of_fifo(wait: &Wait) -> bool {
     const BY_NO_THREAD: u32 = flag::BY_KERNEL | flag::BY_TIMER | flag::WAKER_UNSEEN;
     wait.state == INTERRUPTIBLE
