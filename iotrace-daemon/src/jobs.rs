@@ -243,7 +243,8 @@ pub fn expand(named: Vec<PathBuf>, directory: Option<&Path>) -> anyhow::Result<V
 }
 
 /// The logs of a job on one node, which go on with each other: a restart of the service, and each day, begins a new one. If they do
-/// not, the longest. Those of other users may be of anybody who claims to be of the job.
+/// not, the longest. Of a service that was started again, those of its last start. Those of other users may be of anybody who
+/// claims to be of the job.
 fn of_node(id: &str, host: &str, mut all: Vec<&Log>) -> anyhow::Result<Vec<PathBuf>> {
     let users: BTreeSet<u32> = all.iter().filter_map(|log| log.about.user).collect();
     if users.len() > 1 {
@@ -253,6 +254,17 @@ fn of_node(id: &str, host: &str, mut all: Vec<&Log>) -> anyhow::Result<Vec<PathB
         );
     }
     all.sort_by_key(|log| log.about.start_unix_ns);
+    let earlier = all.len() - 1;
+    let last_of_start = all[..earlier]
+        .iter()
+        .rposition(|log| log.about.is_last_of_start());
+    if let Some(last) = last_of_start {
+        let earlier: Vec<&Log> = all.drain(..=last).collect();
+        log::warn!(
+            "{id} was started more than once on {host}: this is the report of its last start. Earlier ones: {}",
+            directories(&earlier)
+        );
+    }
     let runs = all
         .iter()
         .map(|log| iotrace_recording::about(&log.directory));

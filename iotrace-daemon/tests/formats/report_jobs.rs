@@ -381,7 +381,7 @@ fn job_log(
         "unit": "slurm:4242", "kind": "job", "job": "4242", "step": "", "user": user, "host": host,
         "executable": program, "start_unix_ns": START_UNIX_NS,
         "duration_ns": seconds * SECOND, "bytes_read": 0, "bytes_written": 0, "operations": 0,
-        "merged": 0, "complete": complete,
+        "merged": 0, "complete": complete, "unit_ended": complete,
     });
     fs::write(directory.join("job.json"), about.to_string()).unwrap();
     directory
@@ -393,6 +393,38 @@ fn on_logs(logs: &Path, words: &[&str]) -> (Option<i32>, String) {
     let output = command.args(words).arg("--dir").arg(logs).output().unwrap();
     let said = [output.stdout, output.stderr].concat();
     (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_service_that_was_started_again_is_reported_since_its_last_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("logs");
+    let rename = |log: PathBuf| {
+        let name = log.file_name().unwrap().to_str().unwrap();
+        let own = log.with_file_name(name.replace("slurm-4242", "systemd-train.service"));
+        fs::rename(&log, &own).unwrap();
+        let about = fs::read_to_string(own.join("job.json")).unwrap();
+        let mut about: Value = serde_json::from_str(&about).unwrap();
+        about["unit"] = "systemd:train.service".into();
+        about["kind"] = "systemd".into();
+        about["job"] = "".into();
+        fs::write(own.join("job.json"), about.to_string()).unwrap();
+        own
+    };
+    let first = rename(job_log(&logs, "first", "gpu-1", 7, 90, true));
+    let last = rename(job_log(&logs, "last", "gpu-1", 7, 2, true));
+    let (code, said) = on_logs(&logs, &["report", "job:systemd:train.service"]);
+    let earlier = format!("its last start. Earlier ones: {}", first.display());
+    assert!(code == Some(0) && said.contains(&earlier), "{said}");
+    assert!(!said.contains("the longest"), "{said}");
+    // It ended with iotrace's own service: what follows may go on with it.
+    let about = fs::read_to_string(first.join("job.json")).unwrap();
+    let about = about.replace("\"unit_ended\":true", "\"unit_ended\":false");
+    fs::write(first.join("job.json"), about).unwrap();
+    let (_, said) = on_logs(&logs, &["report", "job:systemd:train.service"]);
+    let longest = format!("the longest, {}", first.display());
+    assert!(said.contains(&longest), "{said}");
+    assert!(last.exists());
 }
 
 #[test]

@@ -221,6 +221,7 @@ fn jobs_at_one_time_have_exact_logs_of_their_own() {
         ("slurm:8102", &second, &first, 7_000_000, 0),
     ] {
         let log = complete(&logs, unit);
+        assert_eq!(log["unit_ended"], true);
         let (total, paths) = written(&log);
         assert_eq!((total, &log["bytes_written"]), (bytes, &bytes.into()));
         let has = |path: &PathBuf| paths.contains(&path.to_str().unwrap().to_owned());
@@ -576,6 +577,7 @@ fn an_epilog_ends_a_log() {
         (&log["complete"], &log["bytes_written"]),
         (&true.into(), &2_000_000.into())
     );
+    assert_eq!(log["unit_ended"], false);
     assert_eq!(fs::metadata(directory.trim()).unwrap().uid(), user);
     job.kill().unwrap();
     job.wait().unwrap();

@@ -215,7 +215,11 @@ fn nothing_recorded_is_said_and_nothing_is_advised() {
         ..run()
     };
     let text = screen(&Model::with_history(), &attached, 80);
-    says(&text, &["\n Record for longer"], &["docker", "Nothing was"]);
+    says(
+        &text,
+        &["\n So it waited for none in this time. Record for longer"],
+        &["docker", "Nothing was"],
+    );
     // One file is something.
     let text = screen(&reading(b"/opt/thing", 1_000), &run(), 80);
     says(&text, &["NOT I/O-BOUND"], &["NOTHING", "--pid PID"]);

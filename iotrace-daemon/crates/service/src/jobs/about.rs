@@ -4,6 +4,7 @@ use std::{io::Write as _, path::Path};
 
 use serde::{Deserialize, Serialize};
 
+use crate::attribution::Kind;
 use iotrace_model::regular_file;
 use iotrace_recording::Directory;
 
@@ -32,6 +33,9 @@ pub struct About {
     pub merged: u64,
     /// Whether the log was ended; otherwise it is being written, or its service was killed.
     pub complete: bool,
+    /// Whether it was ended because its unit had no process left.
+    #[serde(default)]
+    pub unit_ended: bool,
     /// The report's verdict; empty as long as the log has not been examined.
     #[serde(default)]
     pub verdict: String,
@@ -56,6 +60,15 @@ pub struct Found {
 }
 
 impl About {
+    /// Whether a later log of the same name is of another start: services and sessions, unlike jobs, are started again under
+    /// their name.
+    pub fn is_last_of_start(&self) -> bool {
+        let is_reused = [Kind::Systemd, Kind::User]
+            .map(Kind::name)
+            .contains(&&*self.kind);
+        self.unit_ended && is_reused
+    }
+
     /// Writes the file under another name, and renames it into its place.
     pub fn write(&self, directory: &Directory) -> std::io::Result<()> {
         const UNFINISHED: &str = "job.json.tmp";

@@ -68,6 +68,7 @@ struct Closing {
     unit: UnitId,
     owner: Owner,
     end: i64,
+    unit_ended: bool,
     told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }
 

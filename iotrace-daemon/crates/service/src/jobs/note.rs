@@ -58,6 +58,8 @@ pub struct Note {
     /// Nanoseconds since the Unix epoch.
     pub now: i64,
     pub end: Option<i64>,
+    /// Whether it ends because its unit has no process.
+    pub unit_ended: bool,
     /// Who waits for the end.
     pub told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }

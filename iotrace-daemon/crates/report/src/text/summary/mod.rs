@@ -110,7 +110,7 @@ fn nothing_advice(report: &Report<'_>) -> &'static str {
             "If it is still being written, wait for its end; else record again, to a directory with room (-o)."
         }
         Target::Pids(_) => {
-            "Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
+            "So it waited for none in this time. Record for longer, or the program from its start: `iotrace record -- PROGRAM`. If another process does the work, \
              record that one, or all: `iotrace record --all`."
         }
         Target::Command(_) | Target::All(_) | Target::Unit(_) => {

@@ -73,13 +73,15 @@ impl Feed {
             }
             let idle = now.0.saturating_duration_since(logged.active.0);
             let is_long = now.0.saturating_duration_since(logged.begun) >= MAX_DURATION;
-            if idle >= END_AFTER || is_long || !logged.told.is_empty() {
-                ended.push((*unit, logged.active.1));
+            let unit_ended = idle >= END_AFTER;
+            if unit_ended || is_long || !logged.told.is_empty() {
+                ended.push((*unit, logged.active.1, unit_ended));
             }
         }
         self.refused.retain(|unit| living.contains(unit));
-        for (unit, end) in ended {
-            self.note(unit).end = Some(end);
+        for (unit, end, unit_ended) in ended {
+            let note = self.note(unit);
+            (note.end, note.unit_ended) = (Some(end), unit_ended);
         }
     }
 
@@ -96,6 +98,7 @@ impl Feed {
                 candidate: closing.owner.user(),
                 now: closing.end,
                 end: Some(closing.end),
+                unit_ended: closing.unit_ended,
                 told: std::mem::take(&mut closing.told),
                 ..Note::default()
             }
@@ -118,7 +121,7 @@ impl Feed {
             }
             if let Some(end) = note.end.take() {
                 note.now = end;
-                ended.push((*unit, end));
+                ended.push((*unit, end, note.unit_ended));
             }
         }
         self.mounts.clear();
@@ -130,7 +133,7 @@ impl Feed {
         match self.writer.sender.try_send(Message::Notes(notes)) {
             Ok(()) => {
                 self.closing.clear();
-                for (unit, end) in ended {
+                for (unit, end, unit_ended) in ended {
                     let Some(logged) = self.units.remove(&unit) else {
                         continue;
                     };
@@ -138,6 +141,7 @@ impl Feed {
                         unit,
                         owner: logged.owner,
                         end,
+                        unit_ended,
                         told: logged.told,
                     });
                     self.ended.insert(unit, end);
