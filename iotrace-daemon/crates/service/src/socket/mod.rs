@@ -82,7 +82,8 @@ pub struct Hub {
     recordings: Arc<Places>,
     /// Recordings of what is counted anyway, and those of root by the programs of the service.
     shared: Arc<Places>,
-    rates: Mutex<Rates>,
+    starts: Mutex<Rates>,
+    requests: Mutex<Rates>,
     counting: Counting,
     begun: AtomicU64,
     refused: AtomicU64,
@@ -168,7 +169,8 @@ impl Socket {
             connections: Arc::default(),
             recordings: Arc::default(),
             shared: Arc::default(),
-            rates: Mutex::default(),
+            starts: Mutex::new(Rates::new(rate::STARTS)),
+            requests: Mutex::new(Rates::new(rate::REQUESTS)),
             counting,
             begun: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -260,6 +262,9 @@ impl Hub {
                 .connections
                 .take(user, MAX_CONNECTIONS_EACH, MAX_CONNECTIONS);
             let place = place.ok_or_else(too_many_connections)?;
+            if !peer.is_root() {
+                not_too_often(&self.requests, user, "requests")?;
+            }
             match ask {
                 Ask::Record(record) => record_for(&stream, early, peer, place, record, self),
                 Ask::EndLog(what) => {
@@ -301,6 +306,16 @@ impl Hub {
 
 fn failed(error: io::Error) -> Refusal {
     Refusal::new(Code::Failed, format!("no recording: {error}"))
+}
+
+/// Takes one of these of a user.
+fn not_too_often(rates: &Mutex<Rates>, user: u32, what: &str) -> Result<(), Refusal> {
+    let mut rates = rates.lock().unwrap_or_else(PoisonError::into_inner);
+    rates.take(user, Instant::now()).map_err(|wait| {
+        let seconds = wait.as_secs_f64().ceil();
+        let message = format!("too many {what} in a short time: try again in {seconds} s");
+        Refusal::new(Code::Busy, message)
+    })
 }
 
 fn too_many_connections() -> Refusal {
@@ -395,12 +410,7 @@ fn record_for(
         )
     })?;
     if !peer.is_root() && is_limited {
-        let mut rates = hub.rates.lock().unwrap_or_else(PoisonError::into_inner);
-        rates.take(user, Instant::now()).map_err(|wait| {
-            let seconds = wait.as_secs_f64().ceil();
-            let message = format!("too many recordings in a short time: try again in {seconds} s");
-            Refusal::new(Code::Busy, message)
-        })?;
+        not_too_often(&hub.starts, user, "recordings")?;
     }
     let stream = stream.try_clone().map_err(failed)?;
     let wire = Wire::new(stream, early, Arc::clone(&hub.stop));

@@ -1,14 +1,28 @@
-//! How often something may be done: a user's recordings, of which each start loads programs and patches the kernel, and what else
-//! all users feel.
+//! How often something may be done: a user's requests and recordings, of which some load programs and patch the kernel, and what
+//! else all users feel.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// Starts that are allowed at once, and the time after which there is one more.
-const BURST: u32 = 5;
-const INTERVAL: Duration = Duration::from_secs(2);
+/// How many may come at once, and the time after which there is one more.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    burst: u32,
+    interval: Duration,
+}
+
+/// Recordings that have limits.
+pub const STARTS: Rate = Rate {
+    burst: 5,
+    interval: Duration::from_secs(2),
+};
+/// Requests of any kind: most have the kernel's counters read at once.
+pub const REQUESTS: Rate = Rate {
+    burst: 20,
+    interval: Duration::from_millis(200),
+};
 
 /// Takes one from a bucket that is full at `full` again, holds `burst`, and gets one more after each `interval`; the time until
 /// there is one if there is none.
@@ -28,14 +42,23 @@ pub fn take(
 }
 
 /// When each user's bucket is full again.
-#[derive(Debug, Default)]
-pub struct Rates(HashMap<u32, Instant>);
+#[derive(Debug)]
+pub struct Rates {
+    rate: Rate,
+    full: HashMap<u32, Instant>,
+}
 
 impl Rates {
-    /// Takes one start of a user; the time until there is one if there is none.
+    pub fn new(rate: Rate) -> Self {
+        let full = HashMap::new();
+        Self { rate, full }
+    }
+
+    /// Takes one of a user; the time until there is one if there is none.
     pub fn take(&mut self, uid: u32, now: Instant) -> Result<(), Duration> {
-        self.0.retain(|_, full| *full > now);
-        take(self.0.entry(uid).or_insert(now), now, BURST, INTERVAL)
+        self.full.retain(|_, full| *full > now);
+        let full = self.full.entry(uid).or_insert(now);
+        take(full, now, self.rate.burst, self.rate.interval)
     }
 }
 
@@ -45,17 +68,18 @@ mod tests {
 
     #[test]
     fn a_burst_is_allowed_and_then_one_at_a_time() {
-        let (mut rates, now) = (Rates::default(), Instant::now());
-        for _ in 0..BURST {
+        let (mut rates, now) = (Rates::new(STARTS), Instant::now());
+        let Rate { burst, interval } = STARTS;
+        for _ in 0..burst {
             rates.take(1, now).unwrap();
         }
-        assert_eq!(rates.take(1, now), Err(INTERVAL));
-        assert_eq!(rates.take(1, now), Err(INTERVAL), "a refusal costs nothing");
+        assert_eq!(rates.take(1, now), Err(interval));
+        assert_eq!(rates.take(1, now), Err(interval), "a refusal costs nothing");
         rates.take(2, now).unwrap();
-        rates.take(1, now + INTERVAL).unwrap();
-        assert_eq!(rates.take(1, now + INTERVAL), Err(INTERVAL));
-        let later = now + INTERVAL * 100;
+        rates.take(1, now + interval).unwrap();
+        assert_eq!(rates.take(1, now + interval), Err(interval));
+        let later = now + interval * 100;
         rates.take(1, later).unwrap();
-        assert_eq!(rates.0.len(), 1, "full buckets are not kept");
+        assert_eq!(rates.full.len(), 1, "full buckets are not kept");
     }
 }
