@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::{
     clips::clips,
     evaluation::is_of_evaluation,
+    mapped::Mapped,
     no_samples::no_samples,
     once::read_at_once,
     order::Order,
@@ -25,16 +26,8 @@ use super::{
     saves::Event,
     uses::{Uses, Visit},
 };
-use iotrace_model::{
-    Model,
-    counters::{BYTES_READ, MMAPS, saturating_sum},
-    groups::Groups,
-    run::Run,
-};
-use iotrace_phases::{
-    context::Sorted,
-    phase::{Direction, Phase},
-};
+use iotrace_model::{Model, counters::saturating_sum, groups::Groups, run::Run};
+use iotrace_phases::context::Sorted;
 use sum::Sum;
 
 /// Shortest time from the end of a pass to the last save after it in which a job may have trained on what it keeps in memory.
@@ -97,6 +90,7 @@ pub struct Epochs {
     /// Training files that were read, and their bytes.
     pub files: u64,
     pub bytes: u64,
+    pub mapped: Mapped,
     /// Ranks that each read everything; 1 where they share the data.
     pub copies: u32,
     /// Why no passes were detected although files were read.
@@ -252,10 +246,11 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
 }
 
 impl Epochs {
-    /// Drops the epochs if later passes may have made no call: the training files were mapped (`mapped` bytes of them), or the saves
-    /// show that the job may keep the data in memory.
-    pub fn doubt(&mut self, mapped: u64, saves: &[Event]) {
-        let is_mapped = mapped as f64 > self.bytes as f64 * MAPPED_SHARE;
+    /// Drops the epochs if later passes may have made no call: the training files were `mapped`, or the saves show that the job may
+    /// keep the data in memory.
+    pub fn doubt(&mut self, mapped: Mapped, saves: &[Event]) {
+        self.mapped = mapped;
+        let is_mapped = mapped.bytes as f64 > self.bytes as f64 * MAPPED_SHARE;
         let reason = match (is_mapped, self.is_followed_by(saves)) {
             (true, _) => MAPPED,
             (false, true) => KEPT_IN_MEMORY,
@@ -300,19 +295,6 @@ pub const MAPPED: &str = "the training files were mapped, and a second pass over
 
 /// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
 const MAPPED_SHARE: f64 = 0.1;
-
-/// Bytes of the training files that were mapped, and not read as a whole too.
-pub fn mapped_bytes(model: &Model, uses: &Uses, sorted: &[Sorted]) -> u64 {
-    let mut mapped: BTreeMap<u32, u64> = BTreeMap::new();
-    for row in model.rows_with(MMAPS) {
-        let phase = sorted[row.file as usize].phase(Direction::Read);
-        let size = uses.sizes[row.file as usize];
-        if phase == Phase::Training && row.cell.total().v[BYTES_READ] < size {
-            mapped.insert(row.file, size);
-        }
-    }
-    saturating_sum(mapped.into_values())
-}
 
 /// Whether ranks read at one time: programs that run one after the other do not.
 fn read_at_one_time(files: &[&[&Visit]], groups: &Groups) -> bool {

@@ -16,6 +16,7 @@ pub mod epoch_waits;
 pub mod epochs;
 pub mod evaluation;
 pub mod findings;
+pub mod mapped;
 pub mod merged;
 mod naming;
 mod no_samples;
@@ -53,6 +54,7 @@ use findings::{
     polls::{self, Suspect},
     thresholds::Thresholds,
 };
+use mapped::{Mapped, mapped_files};
 use saves::Event;
 use series::Series;
 use startup::Startup;
@@ -60,7 +62,11 @@ use uses::Uses;
 use waits::Waits;
 
 use iotrace_model::{Model, groups::Groups, run::Run, timeline::Segment};
-use iotrace_phases::{context::Sorted, copies::Copies};
+use iotrace_phases::{
+    context::Sorted,
+    copies::Copies,
+    phase::{Direction, Phase},
+};
 
 /// What one run says.
 #[derive(Debug, Default)]
@@ -127,8 +133,14 @@ impl Analysis {
         };
         let saves = &mut analysis.checkpoints;
         durable::judge(model, run, &uses, &analysis.copies, saves);
-        let mapped = epochs::mapped_bytes(model, &uses, sorted);
-        analysis.epochs.doubt(mapped, &analysis.checkpoints);
+        let mapped = mapped_files(model, &uses);
+        for load in &mut analysis.restores {
+            load.map(&mapped);
+        }
+        let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
+        let data = mapped.into_iter().filter(|(file, _)| is_data(file));
+        let data = Mapped::of(data.map(|(_, size)| size));
+        analysis.epochs.doubt(data, &analysis.checkpoints);
         analysis.waits.split(model, run, &analysis.epochs);
         let data = findings::Data {
             model,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::{
     durable::{Durability, Written},
+    mapped::Mapped,
     naming::{
         Choice, Key, StepAndRank, differ_in_numbers, is_description, is_of_state, is_resumption,
         is_unfinished, key, may_be_model, names_own_step, without_last_number, without_moment,
@@ -67,6 +68,8 @@ pub struct Event {
     pub syncs: u64,
     pub sync_ns: u64,
     pub mmaps: u64,
+    /// Of a load.
+    pub mapped: Mapped,
     /// Bytes by process, for the balance over writers.
     pub by_process: BTreeMap<u32, u64>,
     /// Whether start and end are known, not put between known ones.
@@ -114,9 +117,17 @@ impl Event {
         }
     }
 
-    /// Bytes per second from start to end; `None` for a moment.
+    /// Bytes per second from start to end; `None` for a moment, and where not all bytes are known.
     pub fn bandwidth(&self) -> Option<f64> {
-        (self.ns() > 0).then(|| self.bytes as f64 * 1e9 / self.ns() as f64)
+        let is_known = self.ns() > 0 && self.mapped.files == 0;
+        is_known.then(|| self.bytes as f64 * 1e9 / self.ns() as f64)
+    }
+
+    /// Takes which of a load's files were mapped: what was read of them, and until when, is not known.
+    pub(crate) fn map(&mut self, mapped: &BTreeMap<u32, u64>) {
+        let sizes = self.files.iter().filter_map(|file| mapped.get(file));
+        self.mapped = Mapped::of(sizes.copied());
+        self.is_exact &= self.mapped.files == 0;
     }
 
     fn of(part: &Part, key: &Key) -> Self {
@@ -134,6 +145,7 @@ impl Event {
             syncs: touch.syncs,
             sync_ns: touch.sync_ns,
             mmaps: touch.mmaps,
+            mapped: Mapped::default(),
             by_process: [(touch.process, touch.bytes)].into(),
             is_exact: part.is_exact,
             training_stopped: None,

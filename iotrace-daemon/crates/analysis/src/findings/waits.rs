@@ -203,10 +203,10 @@ fn reads_from_memory(data: &Data<'_>) -> bool {
 /// The job, or what it waited for, was ready to run and had no CPU.
 pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
     let waited = waited(data, |waiter| waiter.spent.of(Leaf::RunQueue))?;
-    let advice = match is_alone(data, &waited.exposed) {
+    let advice = match is_due_to_others(data, &waited) {
         true => {
-            "Other programs, or the limit of a cgroup (cpu.max), took the CPU from it, since no other thread of the job ran much: \
-                 give the job CPUs of its own, or run it where less else runs."
+            "Other programs, or the limit of a cgroup (cpu.max), took the CPU from it, since the job's other threads ran too little \
+                 to do so: give the job CPUs of its own, or run it where less else runs."
         }
         false => {
             "Give the job more CPUs (--cpus-per-task, the cgroup's quota, the affinity), or run fewer workers and fewer threads in \
@@ -224,13 +224,17 @@ pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether the one main thread of a job used almost all of its CPU time: no other thread of it can have been in its way.
-fn is_alone(data: &Data<'_>, exposed: &Exposed) -> bool {
+/// Whether the job's threads cannot have kept a CPU from its main threads: a thread waits for a CPU while another runs there.
+fn is_due_to_others(data: &Data<'_>, waited: &Waited) -> bool {
     let processes = 0..data.model.processes().len() as u32;
-    let all = data.model.computing().of_processes(processes);
-    let ran = exposed.spent.of(Leaf::Running);
-    exposed.threads == 1
-        && all.is_some_and(|all| all.saturating_sub(ran) <= all / OTHER_THREADS_PARTS)
+    let Some(all) = data.model.computing().of_processes(processes) else {
+        return false;
+    };
+    let threads = waited.exposed.threads.max(1);
+    let ran = waited.exposed.spent.of(Leaf::Running);
+    // For one main thread, the others include the other main threads.
+    let of_others = all.saturating_sub(ran / threads);
+    of_others <= waited.ns / threads / 2 || threads == 1 && of_others <= all / OTHER_THREADS_PARTS
 }
 
 /// What the job waited for one kind of thing, where that is enough for a finding.

@@ -426,7 +426,11 @@ fn idle_workers() {
 
 #[test]
 fn too_few_cpus_for_its_threads_or_because_of_others() {
-    for (other_threads, advice) in [(50, "Other programs"), (4_000, "Give the job more CPUs")] {
+    for (other_threads, advice) in [
+        (50, "Other programs"),
+        (1_900, "Other programs"),
+        (2_100, "Give the job more CPUs"),
+    ] {
         let mut job = Job::new(10_000);
         job.program(1, 0);
         for (leaf, ms) in [(Leaf::Running, 6_000), (Leaf::RunQueue, 4_000)] {

@@ -64,11 +64,21 @@ pub fn text(report: &Report<'_>, page: &mut Page<'_>) -> io::Result<()> {
     ))?;
     let mut table = Table::new(&["START", "TIME", "READ", "FILES", "BYTES / TIME"]);
     for load in loads.iter().take(MAX_ROWS) {
-        table.row(event_cells(load));
+        let mut cells = event_cells(load);
+        if load.mapped.files > 0 {
+            cells[2] = format!("{} mapped", bytes(load.mapped.bytes));
+        }
+        table.row(cells);
     }
     name_column(page, &mut table, loads);
     page.table(table)?;
-    rest(page, loads.len())
+    rest(page, loads.len())?;
+    if loads.iter().any(|load| load.mapped.files > 0) {
+        let how = "What is read through a mapping makes no call: such a load may have lasted longer, and `mapped` is the size of \
+                   its files.";
+        page.prose(Style::Dim, how)?;
+    }
+    Ok(())
 }
 
 /// Copies of checkpoints and data to other files.
@@ -206,6 +216,7 @@ fn load(report: &Report<'_>, load: &Event) -> Json {
     let mut object = event(report, load);
     object.insert("bytes_read".into(), load.bytes.into());
     object.insert("mmaps".into(), load.mmaps.into());
+    object.insert("mapped_file_bytes".into(), load.mapped.bytes.into());
     Json::Object(object)
 }
 

@@ -96,6 +96,8 @@ pub fn training_data_json(epochs: &Epochs) -> Json {
     json!({
         "files": epochs.files,
         "bytes": epochs.bytes,
+        "mapped_files": epochs.mapped.files,
+        "mapped_file_bytes": epochs.mapped.bytes,
         "copies": epochs.copies,
         "epochs_untold": epochs.untold,
     })

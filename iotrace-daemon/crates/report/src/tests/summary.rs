@@ -298,6 +298,62 @@ fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
     model.add(process(pid), place(inode), &counters);
 }
 
+/// Maps a file of 110,000 bytes, and reads so many of them.
+fn maps(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), read: u64) {
+    model.event(name(inode, path, 0o100_644));
+    let mut counters = counted(&[
+        (OPENS, 1),
+        (CLOSES, 1),
+        (MMAPS, 1),
+        (READS, read.min(1)),
+        (BYTES_READ, read),
+        (MAPPED_BYTES, 4096),
+        (READ_NS, 1_000),
+        (UNION_READ_NS, 1_000),
+    ]);
+    for index in [FIRST_OPERATION, LAST_OPERATION] {
+        counters.v[index] = SECOND_OF_START + inode;
+    }
+    model.add(process(pid), place(inode), &counters);
+}
+
+#[test]
+fn mapped_files_are_told_by_their_size() {
+    let mut model = Model::with_history();
+    reads(&mut model, 1, (1, b"/data/train/state.json"), 1_000);
+    for (inode, path) in [(2, "a"), (3, "b")] {
+        let path = format!("/data/train/{path}.arrow");
+        maps(&mut model, 1, (inode, path.as_bytes()), 0);
+    }
+    let weights = b"/models/llama/model.safetensors";
+    maps(&mut model, 1, (4, weights), 8);
+    let model = settled(model);
+    let text = screen(&model, &run(), 100);
+    says(
+        &text,
+        &[
+            "107 KiB read, 215 KiB mapped",
+            "Epochs: not known; data: 107 KiB in 1 file, 215 KiB in 2 mapped files",
+            "107 KiB mapped, 1 load",
+        ],
+        &["at least"],
+    );
+    let report = as_json(&model, &run());
+    let load = &report["restores"][0];
+    assert_eq!(
+        [&load["bytes_read"], &load["mapped_file_bytes"]],
+        [8, 110_000]
+    );
+    assert!(load["bandwidth_bytes_per_second"].is_null() && load["exact"] == false);
+    assert_eq!(report["training_data"]["mapped_files"], 2);
+    // A file that was read as a whole, too.
+    let mut model = Model::with_history();
+    maps(&mut model, 1, (4, weights), 110_000);
+    let model = settled(model);
+    says(&screen(&model, &run(), 100), &["107 KiB read, 1 load"], &[]);
+    assert_eq!(as_json(&model, &run())["restores"][0]["exact"], true);
+}
+
 /// One pass over the data in each 2 s, for so long.
 fn passes(ns: u64) -> Model {
     const EPOCH_INTERVAL_NS: u64 = 2_000_000_000;

@@ -339,7 +339,7 @@ const sections = (() => {
       ...more.filter((column) => column),
     ];
     const inexact = list.some((event) => event.exact === false)
-      ? el("p", { class: "note" }, "A tilde marks times between two flushes: the number of uses is exact, the times are spread evenly between known ones.") : null;
+      ? el("p", { class: "note" }, "A tilde marks times that are not known exactly: uses between two flushes are spread evenly, and what is read through a mapping makes no call.") : null;
     return section(id, title, table(title, columns, list.map((event, index) => ({ event, index }))), inexact);
   }
 
@@ -360,7 +360,7 @@ const sections = (() => {
       { title: "Name", cell: eventName },
       known(list, "Files", "files", count),
       known(list, "Read", "bytes_read", bytes),
-      known(list, "Mapped", "mmaps", count),
+      known(list, "Mapped", "mapped_file_bytes", bytes),
       known(list, "Bandwidth", "bandwidth_bytes_per_second", rate),
     ]);
   }

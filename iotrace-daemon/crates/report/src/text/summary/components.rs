@@ -149,10 +149,27 @@ fn bar(at_least: u64, at_most: u64, whole: u64) -> String {
 fn training(report: &Report<'_>, sum: &Sum) -> String {
     let read = sum.counters.v[counters::BYTES_READ];
     let cached = share(sum.counters.cached(), read);
-    match report.analysis.knows_cache && !cached.is_empty() {
-        true => format!("{} read, {cached} cached", bytes(read)),
-        false => format!("{} read", bytes(read)),
+    match moved(read, report.analysis.epochs.mapped.bytes) {
+        Some(moved) => moved,
+        None if report.analysis.knows_cache && !cached.is_empty() => {
+            format!("{} read, {cached} cached", bytes(read))
+        }
+        None if read > 0 => format!("{} read", bytes(read)),
+        None => String::new(),
     }
+}
+
+/// What was read, if some was through mappings of so many bytes. What is little next to the other is left out.
+fn moved(read: u64, mapped: u64) -> Option<String> {
+    const PARTS: u64 = 100;
+    if mapped <= read / PARTS {
+        return None;
+    }
+    let mapped_part = format!("{} mapped", bytes(mapped));
+    Some(match read <= mapped / PARTS {
+        true => mapped_part,
+        false => format!("{} read, {mapped_part}", bytes(read)),
+    })
 }
 
 fn saves(report: &Report<'_>, sum: &Sum) -> String {
@@ -164,12 +181,18 @@ fn saves(report: &Report<'_>, sum: &Sum) -> String {
 fn loads(report: &Report<'_>, sum: &Sum) -> String {
     let loads = report.analysis.restores.len() as u64;
     let of = |index: usize| sum.counters.v[index];
-    let moved = match (of(counters::BYTES_READ), of(counters::MAPPED_BYTES)) {
-        (0, 0) if loads == 0 => return String::new(),
-        (0, mapped) if mapped > 0 => format!("at least {} mapped", bytes(mapped)),
-        (read, _) => format!("{} read", bytes(read)),
+    let files = report.analysis.restores.iter();
+    let files = saturating_sum(files.map(|load| load.mapped.bytes));
+    let read = of(counters::BYTES_READ);
+    let what = match (moved(read, files), of(counters::MAPPED_BYTES)) {
+        (Some(moved), _) => moved,
+        (None, 0) if read == 0 && loads == 0 => return String::new(),
+        (None, faulted) if read == 0 && faulted > 0 => {
+            format!("at least {} mapped", bytes(faulted))
+        }
+        (None, _) => format!("{} read", bytes(read)),
     };
-    format!("{moved}, {}", counted(loads, "load", "loads"))
+    format!("{what}, {}", counted(loads, "load", "loads"))
 }
 
 fn startup(report: &Report<'_>, _: &Sum) -> String {
@@ -244,11 +267,19 @@ fn median(values: impl IntoIterator<Item = u64>) -> Option<u64> {
 
 fn epochs_line(report: &Report<'_>) -> Option<String> {
     let epochs = &report.analysis.epochs;
-    if epochs.files == 0 {
+    let mapped = epochs.mapped;
+    let files = [
+        (epochs.bytes, epochs.files, ["file", "files"]),
+        (mapped.bytes, mapped.files, ["mapped file", "mapped files"]),
+    ];
+    let files = files.iter().filter(|(_, files, _)| *files > 0);
+    let files = files.map(|(sum, files, [one, many])| {
+        format!("{} in {}", bytes(*sum), counted(*files, one, many))
+    });
+    let data = files.collect::<Vec<_>>().join(", ");
+    if data.is_empty() {
         return None;
     }
-    let files = counted(epochs.files, "file", "files");
-    let data = format!("{} in {files}", bytes(epochs.bytes));
     if epochs.untold.is_some() || epochs.epochs.is_empty() {
         return Some(format!(" Epochs: not known; data: {data}"));
     }
