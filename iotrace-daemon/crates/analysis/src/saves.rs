@@ -1139,7 +1139,7 @@ fn attach(model: &Model, uses: &Uses, training: &Training<'_>, events: &mut Vec<
         let is_beside = |step: &&mut Event| {
             let near = distance(event.span(), step.span()) <= MAX_DISTANCE_NS;
             near && step.directory.starts_with(&event.directory)
-                && !is_state_of_its_own(model, uses, &event, step)
+                && !is_state_of_its_own(model, uses, training, &event, step)
                 && training.has_pass_between_saves(&event, step) != Some(true)
         };
         match steps
@@ -1174,12 +1174,22 @@ fn times_of_paths(model: &Model, uses: &Uses, events: &[Event]) -> HashMap<Vec<u
 }
 
 /// Whether an event without a step is a save of its own, apart from that of a step: of a state as large, under a name by which a
-/// training chose it, and after or before a long pause.
-fn is_state_of_its_own(model: &Model, uses: &Uses, event: &Event, step: &Event) -> bool {
+/// training chose it, with training between them, or a long pause.
+fn is_state_of_its_own(
+    model: &Model,
+    uses: &Uses,
+    training: &Training<'_>,
+    event: &Event,
+    step: &Event,
+) -> bool {
     let is_chosen = |file: &u32| Choice::new(uses.path(model, *file)).is_some();
-    let longest = (event.end - event.start).max(step.end - step.start);
+    let longest = event.length().max(step.length());
+    let (first, last) = match event.start < step.start {
+        true => (event.span(), step.span()),
+        false => (step.span(), event.span()),
+    };
     are_alike(event.bytes, step.bytes)
-        && is_long(distance(event.span(), step.span()), longest)
+        && is_next_save(first, last, longest, training) == Some(true)
         && event.files.iter().any(is_chosen)
 }
 

@@ -649,6 +649,30 @@ fn the_best_and_the_final_model_are_two_saves() {
 }
 
 #[test]
+fn a_step_and_the_last_state_are_two_saves_if_trained_between() {
+    // For 1.5 s each, with a pause of 1.2 s.
+    let job = |reads: &[u64]| {
+        let mut job = Job::new(60_000);
+        for (name, from) in [("step_150.pt", 10_000), ("last.pt", 12_700)] {
+            job.write(
+                used(1, &format!("/out/{name}"), from, from + 1_500),
+                4 * MIB,
+                0,
+            );
+        }
+        for from in reads {
+            let path = format!("/data/train/{from}.tar");
+            job.read(used(1, &path, *from, from + 100), MIB);
+        }
+        saves(&job).len()
+    };
+    assert_eq!(job(&[9_000, 11_600, 12_000, 15_000]), 2);
+    // Nobody trained, or workers read all the time.
+    assert_eq!(job(&[9_000, 15_000]), 1);
+    assert_eq!(job(&[9_000, 10_500, 11_600, 12_000, 13_000, 15_000]), 1);
+}
+
+#[test]
 fn parts_of_one_state_are_one_save_after_a_pause() {
     for names in [
         ["model.safetensors", "optimizer.pt"],

@@ -58,6 +58,8 @@ fn pytorch() {
             "restore",
             "cache",
         ),
+        ("/home/u/.cache/whisper/base.pt", "restore", "cache"),
+        ("/home/u/.cache/clip/ViT-B-32.pt", "restore", "cache"),
         (
             "/data/imagenet/train/n01440764/n01440764_10026.JPEG",
             "training",
