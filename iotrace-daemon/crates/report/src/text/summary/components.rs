@@ -66,7 +66,7 @@ pub fn components(report: &Report<'_>, judgement: &Judgement<'_>) -> Lines {
     let merged = report.fault_time();
     if merged.at_most > 0 {
         let faults = report.totals.counters.v[counters::TIMED_MAJOR_FAULTS];
-        let fact = format!("{} waits for storage", count(faults));
+        let fact = counted(faults, "wait for storage", "waits for storage");
         lines.push(component("page faults", &merged, run, &fact));
     }
     let rest = Merged {
