@@ -530,6 +530,9 @@ fn data_are_made_before_the_first_epoch() {
             "unknown_cached_by_tensorflow",
             "unknown_trained_before_the_data_were_made",
         ],
+            "unknown_cached_in_order",
+            "unknown_cached_as_tensors",
+            "arrays_made_by_another",
     );
 }
 

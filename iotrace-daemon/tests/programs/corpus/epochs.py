@@ -336,6 +336,35 @@ def unknown_cached_by_the_first_pass(truth):
 
 
 def unknown_cached_by_tensorflow(truth):
+def unknown_cached_in_order(truth):
+    os.makedirs("cache")
+    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    for path, array in zip(FILES, arrays):
+        encode([path], [array])
+        train(0.005)
+    passes(truth, 2, arrays)
+    truth.epochs = None
+
+
+def arrays_made_by_another(truth):
+    """One of each sample, by a program that does not train."""
+    os.makedirs("cache")
+    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    code = "for path, array in {}: open(array, 'wb').write(open(path, 'rb').read()[::2])"
+    subprocess.run([sys.executable, "-c", code.format([*zip(FILES, arrays)])], check=True)
+    passes(truth, 3, arrays)
+
+
+def unknown_cached_as_tensors(truth):
+    os.makedirs("cache")
+    tensors = [f"cache/{os.path.basename(path)[:-4]}.pt" for path in FILES]
+    for path, tensor in zip(FILES, tensors):
+        encode([path], [tensor])
+        train(0.005)
+    passes(truth, 2, tensors)
+    truth.epochs = None
+
+
     """As tf.data does: under the names of a checkpoint, while there is a lock."""
     os.makedirs("cache")
     note("cache/samples_0.lockfile", "Created at: 0")
@@ -593,3 +622,4 @@ BEFORE["mapped_with_small_index"].append(lambda: prepare(["data/meta.pkl"], 1000
 
 if __name__ == "__main__":
     main({name: value for name, value in globals().items() if callable(value)}, BEFORE)
+    **{name: [images] for name in ("unknown_cached_in_order", "arrays_made_by_another", "unknown_cached_as_tensors")},
