@@ -302,6 +302,7 @@ fn the_files_of_a_step_are_one_save() {
             "numbered_state_beside_a_model",
             "shards_of_an_epoch",
             "verified_shards",
+            "numbered_in_a_row",
             "array_store",
             "named_by_moment",
             "final_under_the_name_in_a_step",
