@@ -450,6 +450,8 @@ fn epochs_are_passes_over_the_data() {
             "saved_by_layers",
             "in_a_place_of_weights",
             "unknown_two_trainings",
+            "stages",
+            "unknown_tested_twice",
             "unknown_parts",
             "halves",
             "clips",
@@ -528,12 +530,12 @@ fn data_are_made_before_the_first_epoch() {
             "unpacked_for_one_epoch",
             "unknown_shuffled_into_new_files",
             "unknown_cached_by_the_first_pass",
-            "unknown_cached_by_tensorflow",
-            "unknown_trained_before_the_data_were_made",
-        ],
             "unknown_cached_in_order",
             "unknown_cached_as_tensors",
             "arrays_made_by_another",
+            "unknown_cached_by_tensorflow",
+            "unknown_trained_before_the_data_were_made",
+        ],
     );
 }
 
