@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let text = match args.format {
         TextOrJson::Json => serde_json::to_string(&shown)? + "\n",
-        TextOrJson::Text => text(&shown),
+        TextOrJson::Text => text(&shown) + unsorted(&shown, args.time),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -141,7 +141,7 @@ async fn count(args: &Args, time: Duration) -> anyhow::Result<Snapshot> {
         since_unix_ns,
         time_unix_ns,
         in_flight: in_flight.map(|(_, call)| call.into()).collect(),
-        ..Snapshot::of_all(&model, args.pid)
+        ..Snapshot::of_all(&model, args.pid, &sorting.classifier)
     })
 }
 
@@ -152,6 +152,17 @@ fn earlier(file: &Path) -> anyhow::Result<Option<Snapshot>> {
             .with_context(|| format!("{} is no snapshot: name another file", file.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+    }
+}
+
+/// What the phases leave open: the service sorts reads by the names of files, before it is known whether they are read again.
+fn unsorted(snapshot: &Snapshot, time: Option<Duration>) -> &'static str {
+    let loads = snapshot.phases.get("restore").filter(|_| time.is_none());
+    match loads.map_or(0, |done| done.bytes_read) {
+        0 => "",
+        _ => {
+            "restore is by the names of files, and may be training data: `--for 10s` tells them apart.\n"
+        }
     }
 }
 

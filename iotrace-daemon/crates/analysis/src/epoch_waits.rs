@@ -161,6 +161,7 @@ mod tests {
 
     fn epoch(number: u32, start: i64, end: i64) -> Epoch {
         Epoch {
+            stage: 1,
             number,
             start,
             end,

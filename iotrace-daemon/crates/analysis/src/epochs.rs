@@ -13,6 +13,7 @@ use super::{
     clips::clips,
     evaluation::is_of_evaluation,
     mapped::Mapped,
+    naming::is_description,
     no_samples::no_samples,
     once::read_at_once,
     order::Order,
@@ -40,6 +41,8 @@ const MIN_KEPT_FACTOR: i64 = 3;
 pub struct Epoch {
     /// From 1.
     pub number: u32,
+    /// From 1: of a training that goes on with other files.
+    pub stage: u32,
     /// Nanoseconds since the start of the run.
     pub start: i64,
     pub end: i64,
@@ -209,12 +212,13 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         .collect();
     let saved = uses.saved.iter().filter(|touch| touch.bytes > 0);
     let last_save = saved.map(|touch| touch.end).max();
-    let sum_of_all = |size: &dyn Fn(&[&Visit]) -> u64| {
+    let reads_of_all = |size: &dyn Fn(&[&Visit]) -> u64| -> Vec<FileReads<'_>> {
         let of_all = files
             .iter()
             .map(|reads| FileReads::new(*reads, size(reads), &jumped));
-        Sum::of(&of_all.collect::<Vec<_>>(), last_save)
+        of_all.collect()
     };
+    let sum_of_all = |size: &dyn Fn(&[&Visit]) -> u64| Sum::of(&reads_of_all(size), last_save);
     let shared = sum_of_all(&size);
     // Ranks that each read everything do so at one time: passes over what they share would lie in each other.
     let is_copied = ranks.len() > 1
@@ -222,6 +226,14 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
         && are_copies(&files, uses, groups, ranks.len())
         && !shared.is_one_behind_the_other();
     if !is_copied {
+        if !shared.is_of_whole_passes()
+            && let Some(stages) = Sum::stages(&reads_of_all(&size), &starts_of_saves(model, uses))
+        {
+            for stage in stages {
+                stage.finish(model, &mut found);
+            }
+            return found;
+        }
         // Files of which more than their size is read each time are passed over once each time, if that puts one pass after
         // the other.
         let at_once = shared.is_nested().then(|| read_at_once(&files, uses));
@@ -295,6 +307,13 @@ pub const MAPPED: &str = "the training files were mapped, and a second pass over
 
 /// Share of the bytes of the training files that were read from which on mapped ones make passes unknown.
 const MAPPED_SHARE: f64 = 0.1;
+
+/// When models, or what training resumes from, began to be written.
+fn starts_of_saves(model: &Model, uses: &Uses) -> Vec<i64> {
+    let saved = uses.saved.iter().filter(|touch| touch.bytes > 0);
+    let saved = saved.filter(|touch| !is_description(uses.path(model, touch.file)));
+    saved.map(|touch| touch.start).collect()
+}
 
 /// Whether ranks read at one time: programs that run one after the other do not.
 fn read_at_one_time(files: &[&[&Visit]], groups: &Groups) -> bool {

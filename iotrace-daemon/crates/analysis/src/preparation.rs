@@ -11,7 +11,13 @@ use super::{
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},
 };
-use iotrace_model::{Model, Row, counters::*, groups::Groups, run::Run};
+use iotrace_model::{
+    Model, Row,
+    counters::*,
+    groups::Groups,
+    paths::{name, suffix},
+    run::Run,
+};
 use iotrace_phases::{
     context::{Reason, Sorted},
     phase::Direction,
@@ -19,6 +25,9 @@ use iotrace_phases::{
 
 /// Passes over a file from which on it is read again.
 const MIN_PASSES_OF_DATA: f64 = 1.5;
+
+/// Minimum number of files that are called as others, and so were made one of each.
+const MIN_SAME_STEMS: usize = 16;
 
 /// A file that this run wrote whole.
 #[derive(Default)]
@@ -32,8 +41,8 @@ struct Made {
 
 /// The sources of the training data: files that were read in order before any of the data that a process of the same rank had
 /// made since are read, again and again. `None` if they may have been trained on too: they were read in random order, or a model
-/// was saved meanwhile, or data were made again and again, or the first pass filled a cache. `visits`: by file, and by their
-/// start.
+/// was saved meanwhile, or data were made again and again, or the first pass may have filled a cache. `visits`: by file, and by
+/// their start.
 pub fn sources(
     model: &Model,
     run: &Run,
@@ -67,6 +76,9 @@ pub fn sources(
             .map(|reads| uses.sizes[file(reads) as usize] as f64);
         bytes.sum()
     };
+    if are_made_one_of_each(model, groups, &files, &made) {
+        return None;
+    }
     let (once, given): (Vec<&[&Visit]>, Vec<_>) = files
         .iter()
         .filter(|reads| !is_again(reads))
@@ -101,6 +113,33 @@ pub fn sources(
     });
     let is_known = are_few || !is_saved && !is_filled && !is_shuffled(model, &others);
     is_known.then(|| others.iter().map(|reads| file(reads)).collect())
+}
+
+/// Whether most of the data that this run made are called as what it read, but for their endings, and were made by who read them:
+/// `a.npy` of `a.jpg`. The first pass may have made one of each sample that it trained on.
+fn are_made_one_of_each(
+    model: &Model,
+    groups: &Groups,
+    files: &[&[&Visit]],
+    made: &HashMap<u32, Made>,
+) -> bool {
+    let stem = |reads: &&&[&Visit]| {
+        let path = model.file(reads[0].file).path;
+        let name = name(path);
+        &name[..name.len() - suffix(path).len()]
+    };
+    let (data, given): (Vec<_>, Vec<_>) = files.iter().partition(|reads| {
+        made.get(&reads[0].file)
+            .is_some_and(|made| made.end <= reads[0].start)
+    });
+    let given: HashSet<&[u8]> = given.iter().map(stem).collect();
+    let is_of_one = |reads: &&&&[&Visit]| {
+        let by = &made[&reads[0].file].by;
+        let mut readers = reads.iter().map(|visit| groups.of(visit.process));
+        given.contains(stem(reads)) && readers.any(|reader| by.contains(&reader))
+    };
+    let count = data.iter().filter(is_of_one).count();
+    count >= MIN_SAME_STEMS && count > data.len() / 2
 }
 
 /// Whether some of these files were made when others of them had been read: data that are shuffled for each epoch.

@@ -599,6 +599,7 @@ fn numbered_parts(
         let all: BTreeSet<u64> = written.iter().map(|(_, number, _)| *number).collect();
         let is_at_once = |(one, ..): &Numbered, (next, ..): &Numbered| {
             whole_at_once([*one, *next].into_iter()).is_some()
+                && !training.has_reads_between(*one, *next)
         };
         let at_once: Vec<&[Numbered]> = written.chunk_by(is_at_once).collect();
         let in_rounds = match at_once.iter().all(|round| round.len() == all.len()) {
@@ -632,7 +633,10 @@ fn numbered_parts(
             && are_whole
             && rounds.iter().all(is_once_each)
             && (rounds.len() > 1 || are_counted);
-        are_parts.then_some(in_rounds != Some(false))
+        // What is written once may be steps if there are pauses.
+        let has_pause = |pair: &[Numbered]| pair[1].0.0 - pair[0].0.1 > AT_ONCE_NS;
+        let may_be_steps = rounds.len() == 1 && written.windows(2).any(has_pause);
+        are_parts.then_some(in_rounds != Some(false) && !may_be_steps)
     };
     let of_parts = names
         .values_mut()

@@ -60,7 +60,7 @@ pub enum Reason {
     ReadAgain,
     /// Many of its kind in its directory were read: a sample per file.
     Family,
-    /// It is called as data, and this run wrote it at most once.
+    /// It is called as data, and this run wrote it at most once; or it is called as samples are.
     Name,
     /// Its index (`.idx` for `.bin`) was used too.
     Index,
@@ -170,6 +170,9 @@ pub fn sort(model: &Model, classifier: &Classifier, copies: &Copies) -> Vec<Sort
         let reasons = &mut sorted[file as usize].reasons;
         reasons[Direction::Read.index()] = Some(Reason::SampleCache);
         reasons[Direction::Write.index()] = Some(Reason::Prepared);
+    }
+    for file in caches(model, &sorted, classifier) {
+        sorted[file as usize].reasons[Direction::Read.index()] = Some(Reason::Name);
     }
     for file in prepared(model, &sorted, classifier) {
         sorted[file as usize].reasons[Direction::Write.index()] = Some(Reason::Prepared);
@@ -340,6 +343,29 @@ fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSe
         .flatten(),
     );
     prepared
+}
+
+/// Files that were taken for saves of weights and for loads of them, and are called as samples: what the first pass made of each.
+fn caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Vec<u32> {
+    let is_taken = |file: &u32| {
+        let file = &sorted[*file as usize];
+        file.phase(Direction::Read) == Phase::Restore
+            && is_by(
+                classifier,
+                &file.verdict,
+                Direction::Write,
+                &WRITTEN_FOR_WEIGHTS,
+            )
+    };
+    let with = |counter| -> HashSet<u32> {
+        let files = model.rows_with(counter).map(|row| row.file);
+        files.filter(is_taken).collect()
+    };
+    let read_back: Vec<u32> = with(BYTES_WRITTEN)
+        .intersection(&with(BYTES_READ))
+        .copied()
+        .collect();
+    made_of_read(model, sorted, &read_back)
 }
 
 /// Of these files those that are called as training data that were read, but for their endings, where several of one kind are:

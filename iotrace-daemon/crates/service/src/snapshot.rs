@@ -11,9 +11,16 @@ use iotrace_common::{
 };
 use serde::{Deserialize, Serialize};
 
+use iotrace_analysis::phases::split;
 use iotrace_model::targets;
 use iotrace_model::{IoTotals, Model, Process, input::ProcessId, run::CallInFlight};
-use iotrace_phases::phase::Phase;
+use iotrace_phases::{
+    Classifier,
+    context::{Sorted, sort},
+    copies::Copies,
+    phase::{Direction, Phase},
+    used::Used,
+};
 
 /// What was done until a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,12 +68,14 @@ impl From<CallInFlight> for Call {
 }
 
 impl Snapshot {
-    /// Everything that the model has, where it is of process `pid` and its descendants alone.
-    pub fn of_all(model: &Model, pid: u32) -> Self {
+    /// Everything that the model has, where it is of process `pid` and its descendants alone. Reads have the phase that a
+    /// report of the model gives them.
+    pub fn of_all(model: &Model, pid: u32, classifier: &Classifier) -> Self {
         let mut sum = Ended::default();
         for process in model.processes() {
             sum.add(&Ended::of(process));
         }
+        sum.sort_reads(model, &sort(model, classifier, &Copies::default()));
         shown(pid, &sum)
     }
 
@@ -102,6 +111,30 @@ impl Ended {
         self.processes += other.processes;
         for (done, others) in self.phases.iter_mut().zip(&other.phases) {
             done.add(others);
+        }
+    }
+
+    /// Moves reads from the phase of a file's name to the one that the whole model tells: data may be called as weights are.
+    fn sort_reads(&mut self, model: &Model, sorted: &[Sorted]) {
+        for row in model.rows() {
+            let file = &sorted[row.file as usize];
+            let by_name = Sorted::of(file.verdict);
+            let [from, to] = [&by_name, file].map(|file| file.phase(Direction::Read));
+            let counters = row.cell.total();
+            let used = Used::new(&counters, &by_name);
+            if from == to || !(used.main == Direction::Read || used.reads_apart) {
+                continue;
+            }
+            let (reads, _) = split(&counters);
+            let done = match used.main {
+                Direction::Read => IoTotals::of(&counters),
+                Direction::Write => IoTotals::of(&reads),
+            };
+            let [from, to] = [from, to].map(|phase| usize::from(phase.code()));
+            let before = self.phases[from];
+            self.phases[from] = before.since(&done);
+            let moved = before.since(&self.phases[from]);
+            self.phases[to].add(&moved);
         }
     }
 
@@ -308,10 +341,11 @@ fn shown(pid: u32, sum: &Ended) -> Snapshot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use iotrace_common::key::FileId;
     use iotrace_model::{
         counters::{BYTES_READ, Counters, READS},
         history::Bounds,
-        input::{Event, Place},
+        input::{Event, FileName, Place},
     };
 
     /// Of this process, which is there, and of others that are not.
@@ -343,6 +377,41 @@ mod tests {
             u32::from(Phase::Training.code()),
             &counters,
         );
+    }
+
+    #[test]
+    fn what_is_read_again_is_no_load() {
+        let mut model = Model::default();
+        // One is read twice over, the other once.
+        for (inode, bytes) in [(1, 200), (2, 100)] {
+            let file = FileId {
+                device: 1,
+                generation: 1,
+                inode,
+            };
+            model.event(Event::File(FileName {
+                file,
+                path: format!("/set/{inode}.pt").into_bytes(),
+                size: 100,
+                mode: libc::S_IFREG,
+                magic: 0,
+                block_size: 4096,
+                truncated: false,
+                deleted: false,
+                existed: true,
+            }));
+            let mut counters = Counters::ZERO;
+            (counters.v[READS], counters.v[BYTES_READ]) = (1, bytes);
+            let restore = u32::from(Phase::Restore.code());
+            model.add_sorted(id(7), Place::File(file), restore, &counters);
+        }
+        let found = Snapshot::of_all(&model, 7, Classifier::builtin());
+        let read = found.phases.iter();
+        let read: Vec<_> = read
+            .map(|(phase, done)| (&**phase, done.bytes_read))
+            .collect();
+        assert_eq!(read, [("restore", 100), ("training", 200)]);
+        assert_eq!((found.total.operations, found.total.bytes_read), (2, 300));
     }
 
     /// This process, with a child, that one's child, a child that is another user's, and one that the user may not look into.

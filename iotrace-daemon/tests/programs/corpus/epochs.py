@@ -16,6 +16,7 @@ TEXTS = [f"raw/part_{index:02}.txt" for index in range(16)]
 SHARDS = [f"shards/tokens_{index:02}.bin" for index in range(16)]
 POSES = [f"pretrain/poses_{index:02}.npy" for index in range(8)]
 VIDEOS = [f"data/video_{index:02}.mp4" for index in range(12)]
+MORE = [path.replace("/train/", "/more/") for path in FILES[:10]]
 VALIDATION = [path.replace("/train/", "/val/") for path in FILES[:8]]
 
 
@@ -335,6 +336,35 @@ def unknown_cached_by_the_first_pass(truth):
     truth.epochs = None
 
 
+def unknown_cached_in_order(truth):
+    os.makedirs("cache")
+    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    for path, array in zip(FILES, arrays):
+        encode([path], [array])
+        train(0.005)
+    passes(truth, 2, arrays)
+    truth.epochs = None
+
+
+def arrays_made_by_another(truth):
+    """One of each sample, by a program that does not train."""
+    os.makedirs("cache")
+    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    code = "for path, array in {}: open(array, 'wb').write(open(path, 'rb').read()[::2])"
+    subprocess.run([sys.executable, "-c", code.format([*zip(FILES, arrays)])], check=True)
+    passes(truth, 3, arrays)
+
+
+def unknown_cached_as_tensors(truth):
+    os.makedirs("cache")
+    tensors = [f"cache/{os.path.basename(path)[:-4]}.pt" for path in FILES]
+    for path, tensor in zip(FILES, tensors):
+        encode([path], [tensor])
+        train(0.005)
+    passes(truth, 2, tensors)
+    truth.epochs = None
+
+
 def unknown_cached_by_tensorflow(truth):
     """As tf.data does: under the names of a checkpoint, while there is a lock."""
     os.makedirs("cache")
@@ -422,6 +452,27 @@ def unknown_two_trainings(truth):
     """One after the other, each with data of its own."""
     passes(truth, 2, FILES[:20])
     passes(truth, 3, FILES[20:])
+    truth.epochs = None
+
+
+def stages(truth):
+    """A training that goes on with other data."""
+    for data in (FILES, MORE):
+        for _ in range(3):
+            passes(truth, 1, data)
+            with truth.save():
+                write(f"out/epoch_{truth.epochs}.pt", 4, 0.02)
+            train(0.1)
+
+
+def unknown_tested_twice(truth):
+    """On other data, when all is saved."""
+    for _ in range(3):
+        passes(truth, 1, FILES)
+        with truth.save():
+            write("out/model.pt", 4, 0.02)
+        train(0.1)
+    passes(truth, 2, MORE)
     truth.epochs = None
 
 
@@ -581,6 +632,8 @@ BEFORE = {
     **{name: [texts] for name in ("encoded_under_any_name", "mapped_under_any_name")},
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
     **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
+    **{name: [images] for name in ("unknown_cached_in_order", "arrays_made_by_another", "unknown_cached_as_tensors")},
+    **{name: [images, lambda: prepare(MORE)] for name in ("stages", "unknown_tested_twice")},
     "unknown_indexed_with_small_members": [one_large],
     "streamed_tables": [lambda: prepare(FILES[:4], 420 << 10)],
     **{name: [lambda: prepare(VIDEOS, 1 << 20)] for name in ("clips", "clips_after_a_look", "next_rows_in_turns")},

@@ -420,6 +420,18 @@ def shards_of_an_epoch(truth):
         train(0.8)
 
 
+def numbered_in_a_row(truth):
+    """After each step, which reads some of the data, under numbers that may be those of parts."""
+    for step in range(10):
+        write(f"data/train/{step}.jpg", 1)
+    for step in range(5):
+        read(f"data/train/{step}.jpg")
+        train(0.05)
+        with truth.save():
+            write(f"out/model_{step}.pth", 4, 0.2)
+    truth.epochs = None
+
+
 def array_store(truth):
     for _ in range(3):
         shutil.rmtree("out/model.zarr", ignore_errors=True)

@@ -16,6 +16,9 @@ use super::{Epoch, Epochs};
 /// Maximum number of passes among which the place of one over some files is looked for.
 const MAX_PLACES: u32 = 64;
 
+/// Minimum number of files of a stage.
+const MIN_STAGE_FILES: usize = 8;
+
 /// What a number of passes over files sums up to.
 #[derive(Default)]
 pub(super) struct Sum {
@@ -130,6 +133,51 @@ impl Sum {
         let mut sum = Self::with(&rest, &Numbering::AsCounted).in_order(&rest);
         often.into_iter().for_each(|reads| sum.add_by_time(reads));
         sum
+    }
+
+    /// The stages of a training, each of which passes over files of its own when the one before is over: twice at least, and with a
+    /// save after each pass, which a test has not. `None` if there is one stage, or if that is not known. `saves`: when they began.
+    pub fn stages(all: &[FileReads<'_>], saves: &[i64]) -> Option<Vec<Self>> {
+        let span = |reads: &FileReads<'_>| {
+            let visits = reads.visits.iter();
+            let start = visits.clone().map(|visit| visit.start).min()?;
+            Some((start, visits.map(|visit| visit.end).max()?))
+        };
+        let files = all.iter().filter_map(|reads| Some((span(reads)?, reads)));
+        let mut files: Vec<((i64, i64), &FileReads<'_>)> = files.collect();
+        files.sort_unstable_by_key(|(span, _)| *span);
+        // Each with its start.
+        let mut stages: Vec<(i64, Vec<&FileReads<'_>>)> = Vec::new();
+        let mut reached = i64::MIN;
+        for ((start, end), reads) in files {
+            match stages.last_mut() {
+                Some((_, files)) if start < reached => files.push(reads),
+                _ => stages.push((start, vec![reads])),
+            }
+            reached = reached.max(end);
+        }
+        if stages.len() < 2
+            || stages
+                .iter()
+                .any(|(_, files)| files.len() < MIN_STAGE_FILES)
+        {
+            return None;
+        }
+        let ends = stages.iter().skip(1).map(|(start, _)| *start);
+        let sums = stages.iter().zip(ends.chain([i64::MAX]));
+        let sums = sums.map(|((_, files), end)| {
+            let sum = Self::with(files, &Numbering::AsCounted).in_order(files);
+            sum.is_stage(saves, end).then_some(sum)
+        });
+        sums.collect()
+    }
+
+    /// Whether there are whole passes alone, and a save begins after the start of each, before the next pass or the end.
+    fn is_stage(&self, saves: &[i64], end: i64) -> bool {
+        let starts = self.epochs.values().map(|epoch| epoch.start);
+        let starts: Vec<i64> = starts.chain([end]).collect();
+        let is_saved = |pair: &[i64]| saves.iter().any(|save| (pair[0]..pair[1]).contains(save));
+        self.epochs.len() > 1 && self.is_of_whole_passes() && starts.windows(2).all(is_saved)
     }
 
     /// The sum of the files that most bytes are of, if these were all read equally often, and the others, with less than half as many
@@ -354,6 +402,7 @@ impl Sum {
             .epochs
             .values()
             .any(|epoch| self.coverage(epoch) >= 1.0 - TOLERATED_SHARE);
+        let stage = found.epochs.last().map_or(1, |epoch| epoch.stage + 1);
         let mut before: Vec<u32> = Vec::new();
         for (number, epoch) in std::mem::take(&mut self.epochs) {
             let coverage = self.coverage(&epoch);
@@ -386,6 +435,7 @@ impl Sum {
             before = files;
             found.epochs.push(Epoch {
                 number: found.epochs.len() as u32 + 1,
+                stage,
                 start: epoch.start,
                 end: epoch.end,
                 files: epoch.files.len() as u64,

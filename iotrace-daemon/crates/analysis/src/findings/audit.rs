@@ -53,6 +53,7 @@ pub fn same_order(data: &Data<'_>) -> Option<Finding> {
         let is_known = pair.iter().all(|epoch| epoch.sequences.is_some());
         is_known
             && pair[1].number == pair[0].number + 1
+            && pair[1].stage == pair[0].stage
             && are_of_one_training(data, &programs, pair[0], pair[1])
     };
     let pairs: Vec<&[&Epoch]> = shuffled.windows(2).filter(follow).collect();

@@ -20,7 +20,8 @@ const MIN_COLD_SHARE: f64 = 0.5;
 pub fn cold_first_epoch(data: &Data<'_>) -> Option<Finding> {
     let epochs = &data.analysis.epochs;
     let from_storage = |fetched: u64, bytes: u64| fetched as f64 / bytes.max(1) as f64;
-    let mut complete = epochs.epochs.iter().filter(|epoch| epoch.is_complete());
+    let of_first_stage = epochs.epochs.iter().filter(|epoch| epoch.stage == 1);
+    let mut complete = of_first_stage.filter(|epoch| epoch.is_complete());
     let first = complete.next().filter(|epoch| epoch.number == 1)?;
     let (mut later, mut later_ns) = (0_u64, 0_u64);
     for epoch in complete {

@@ -96,10 +96,11 @@ pub fn reread(data: &Data<'_>) -> Option<Finding> {
     {
         return None;
     }
-    let later = epochs
-        .epochs
-        .iter()
-        .filter(|epoch| epoch.number > 1 && epoch.is_complete());
+    let pairs = epochs.epochs.windows(2);
+    let later = pairs
+        .filter(|pair| pair[0].stage == pair[1].stage)
+        .map(|pair| &pair[1]);
+    let later = later.filter(|epoch| epoch.is_complete());
     let (mut bytes, mut fetched, mut ns, mut passes) = (0_u64, 0_u64, 0_u64, 0_u64);
     for epoch in later {
         saturating_add(&mut bytes, epoch.bytes);

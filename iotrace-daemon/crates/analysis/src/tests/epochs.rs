@@ -339,6 +339,35 @@ fn what_is_read_once_after_the_last_save_is_a_test() {
     }
 }
 
+/// Two epochs over ten shards and then two over as many others, a second each, with saves after these; number and stage of each
+/// that is found.
+fn in_stages(saves: &[u64]) -> Vec<(u32, u32)> {
+    let mut job = Job::new(20_000);
+    known(&mut job, 20);
+    for turn in 0..4 {
+        let from = 1_000 + turn * 2_000;
+        let shards = shuffled(10, turn);
+        let shards: Vec<u64> = shards.iter().map(|shard| shard + turn / 2 * 10).collect();
+        pass(&mut job, &[1], &shards, from);
+        if saves.contains(&turn) {
+            job.write(used(1, "/out/model.pt", from + 1_200, from + 1_300), MIB, 0);
+        }
+        job.flush(from + 1_500);
+    }
+    let found = job.analysis().epochs;
+    let epochs = found.epochs.iter();
+    epochs.map(|epoch| (epoch.number, epoch.stage)).collect()
+}
+
+#[test]
+fn a_training_that_goes_on_with_other_files_has_stages() {
+    let stages = [(1, 1), (2, 1), (3, 2), (4, 2)];
+    assert_eq!(in_stages(&[0, 1, 2, 3]), stages);
+    // A test, perhaps, which is done twice.
+    assert_eq!(in_stages(&[0, 1]), []);
+    assert_eq!(in_stages(&[0, 1, 3]), []);
+}
+
 #[test]
 fn workers_that_live_on_read_everything_again() {
     let mut job = Job::new(20_000);

@@ -587,6 +587,34 @@ fn files_with_numbers_that_are_written_in_rounds_are_one_save_unless_data_are_re
     assert_eq!(in_rounds(true, true), (12, true));
 }
 
+/// How many saves there are of five files with numbers, each written in 400 ms and so many before the next one, and whether all
+/// are exact. A part of the data is read meanwhile, or not.
+fn in_a_row(pause: u64, reads: bool) -> (usize, bool) {
+    let mut job = Job::new(60_000);
+    for file in 0..10 {
+        job.file(&format!("/data/train/{file}.tar"), MIB);
+    }
+    for number in 0..5 {
+        let at = 1_000 + number * (400 + pause);
+        let path = format!("/out/model_{number}.pth");
+        job.write(used(1, &path, at, at + 400), MIB, 0);
+        if reads {
+            let path = format!("/data/train/{number}.tar");
+            job.read(used(1, &path, at + 402, at + 410), MIB);
+        }
+        job.flush(at + 400 + pause);
+    }
+    let found = job.analysis().checkpoints;
+    (found.len(), found.iter().all(|save| save.is_exact))
+}
+
+#[test]
+fn steps_that_are_saved_in_a_row_are_parts_unless_data_are_read_between_them() {
+    assert_eq!(in_a_row(15, false), (1, true));
+    assert_eq!(in_a_row(60, false), (1, false));
+    assert_eq!(in_a_row(60, true), (5, true));
+}
+
 #[test]
 fn files_that_are_saved_one_right_after_the_other_have_no_pass_between_them() {
     let mut job = Job::new(60_000);

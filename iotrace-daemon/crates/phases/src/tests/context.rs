@@ -256,6 +256,23 @@ fn what_is_made_of_each_sample_is_no_checkpoint() {
 }
 
 #[test]
+fn what_is_made_of_each_sample_and_read_again_is_data() {
+    let phases = |made: &str| {
+        let samples = (0..4).map(|index| (format!("/x/wavs/LJ-{index}.wav"), SIZE, 0));
+        let made = (0..4).map(|index| (format!("/x/cache/{made}-{index}.pt"), 2 * SIZE, SIZE));
+        let files: Vec<_> = samples.chain(made).collect();
+        let files = files.iter();
+        let files: Vec<_> = files
+            .map(|(path, read, written)| (path.as_str(), *read, *written))
+            .collect();
+        Direction::ALL.map(|direction| sorted(&files)[4].phase(direction))
+    };
+    let sample = Phase::Other(Some(Class::Cache));
+    assert_eq!(phases("LJ"), [Phase::Training, sample]);
+    assert_eq!(phases("net"), [Phase::Restore, Phase::Checkpoint]);
+}
+
+#[test]
 fn megatron_bin_with_an_index_beside_it_is_data() {
     let files = sorted(&[
         ("/x/corpus.bin", SIZE, 0),

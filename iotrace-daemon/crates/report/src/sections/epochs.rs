@@ -117,6 +117,7 @@ fn epoch(report: &Report<'_>, epoch: &Epoch) -> Json {
         .collect();
     json!({
         "number": epoch.number,
+        "stage": epoch.stage,
         "start": moment(epoch.start),
         "end": moment(epoch.end),
         "files": epoch.files,

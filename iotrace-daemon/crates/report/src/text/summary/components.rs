@@ -283,6 +283,18 @@ fn epochs_line(report: &Report<'_>) -> Option<String> {
     if epochs.untold.is_some() || epochs.epochs.is_empty() {
         return Some(format!(" Epochs: not known; data: {data}"));
     }
+    let stages: Vec<&[Epoch]> = epochs
+        .epochs
+        .chunk_by(|one, next| one.stage == next.stage)
+        .collect();
+    if stages.len() > 1 {
+        let stages = stages.iter().map(|stage| {
+            let files = counted(stage[0].files, "file", "files");
+            format!("{} of {} in {files}", stage.len(), bytes(stage[0].bytes))
+        });
+        let stages: Vec<String> = stages.collect();
+        return Some(format!(" Epochs: {}", stages.join(", then ")));
+    }
     let whole: Vec<&Epoch> = epochs
         .epochs
         .iter()
