@@ -426,6 +426,43 @@ fn the_last_epoch_may_be_a_part() {
     assert_eq!((found[1].coverage * 100.0).round(), 40.0);
 }
 
+/// Passes over so many of 40 files, from this millisecond on, each in another order: when each pass is found to begin, and over how
+/// many files it is.
+fn parts(passes: &[(usize, i64)]) -> Vec<(i64, u64)> {
+    let mut job = Job::new(60_000);
+    known(&mut job, 40);
+    job.program(1, 0);
+    for (index, (files, from)) in (0..).zip(passes) {
+        let from = u64::try_from(*from).unwrap();
+        pass(&mut job, &[1], &shuffled(40, index)[..*files], from);
+        job.flush(from + 4_500);
+    }
+    let found = job.analysis().epochs.epochs;
+    let passes = found.iter().map(|epoch| (ms(epoch.start), epoch.files));
+    passes.collect()
+}
+
+#[test]
+fn a_part_that_is_read_before_a_pause_is_in_no_epoch() {
+    let epochs = [(30_000, 40), (35_000, 40), (40_000, 40)];
+    let peeked = [vec![(0, 8)], epochs.to_vec()].concat();
+    assert_eq!(
+        parts(&[(8, 0), (40, 30_000), (40, 35_000), (40, 40_000)]),
+        peeked
+    );
+    // Resumed in an epoch, with a pause after each.
+    let resumed = [(0, 14), (14_000, 40), (28_000, 40), (42_000, 40)];
+    assert_eq!(
+        parts(&[(14, 0), (40, 14_000), (40, 28_000), (40, 42_000)]),
+        resumed
+    );
+    // Broken off after a pause, and without one.
+    for last in [20_000, 12_500] {
+        let broken_off = [(0, 40), (5_000, 40), (last, 8)];
+        assert_eq!(parts(&[(40, 0), (40, 5_000), (8, last)]), broken_off);
+    }
+}
+
 #[test]
 fn an_epoch_that_was_broken_off_puts_no_pass_into_another() {
     let mut job = Job::new(20_000);
