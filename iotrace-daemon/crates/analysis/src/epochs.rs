@@ -19,7 +19,7 @@ use super::{
     order::Order,
     page_cache,
     passes::{
-        FileReads, Jumps, TOLERATED_SHARE, has_columns, is_in_equal_parts, is_in_one_open,
+        FileReads, TOLERATED_SHARE, has_columns, is_in_equal_parts, is_in_one_open,
         is_part_read_again, read_in_jumps, shares, whole_number,
     },
     preparation,
@@ -182,8 +182,9 @@ pub fn epochs(model: &Model, run: &Run, sorted: &[Sorted], uses: &Uses, groups: 
     }
     let jumped = read_in_jumps(model);
     let is_at_random = |reads: &[&Visit]| {
-        let is_random = jumped.get(&reads[0].file) == Some(&Jumps::Random);
-        is_random && whole_number(reads, size(reads)).is_none()
+        let jumps = jumped.get(&reads[0].file);
+        let jumps = jumps.filter(|jumps| jumps.is_random());
+        jumps.is_some_and(|jumps| whole_number(reads, size(reads), *jumps).is_none())
     };
     if are_most(&is_at_random) {
         found.untold = Some(

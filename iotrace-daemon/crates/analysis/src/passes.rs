@@ -9,7 +9,9 @@ use super::uses::{Visit, still_open};
 use iotrace_common::op;
 use iotrace_model::{
     Model,
-    counters::{CONSECUTIVE_READS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum},
+    counters::{
+        BYTES_READ, CONSECUTIVE_READS, OPENS, SEQUENTIAL_READS, saturating_add, saturating_sum,
+    },
     paths::suffix,
 };
 
@@ -27,6 +29,8 @@ const MIN_JUMPS_SHARE: f64 = 0.2;
 pub(crate) const MAX_EXCESS: f64 = 0.1;
 /// Maximum distance of what was read in jumps from a number of whole passes.
 const MAX_DISTANCE: f64 = 0.2;
+/// The same of many passes in random order, times their number.
+const MAX_DISTANCE_OF_MANY: f64 = 2.0;
 /// Maximum number of passes over one file in an interval; a file with more is not a data set.
 const MAX_PASSES: f64 = 10_000.0;
 
@@ -55,10 +59,8 @@ impl<'a> FileReads<'a> {
         jumped: &BTreeMap<u32, Jumps>,
     ) -> Self {
         let visits = visits.into();
-        let is_jumped = visits
-            .first()
-            .is_some_and(|visit| jumped.contains_key(&visit.file));
-        let whole = is_jumped.then(|| whole_number(&visits, size)).flatten();
+        let jumps = visits.first().and_then(|visit| jumped.get(&visit.file));
+        let whole = jumps.and_then(|jumps| whole_number(&visits, size, *jumps));
         Self {
             visits,
             size,
@@ -239,11 +241,49 @@ pub(crate) enum Jumps {
     Forward,
     /// Back, too: samples in random order.
     Random,
+    /// As [`Self::Random`], by reads that are larger than a sample, or of what was read before: their bytes are of no number of
+    /// passes.
+    Overlapping,
+}
+
+impl Jumps {
+    /// Whether they go back, too.
+    pub(crate) fn is_random(self) -> bool {
+        self != Self::Forward
+    }
+}
+
+/// Extensions of files of HDF5.
+const HDF5_EXTENSIONS: [&[u8]; 8] = [
+    b".h5", b".hdf5", b".hdf", b".he5", b".h5ad", b".loom", b".nc", b".nc4",
+];
+/// How much HDF5 reads at once where less is asked for of an array without chunks.
+const HDF5_BUFFER: u64 = 64 << 10;
+/// Number of reads in each open from which on a file of HDF5 is read by samples.
+const MIN_SAMPLE_READS: u64 = 32;
+/// Share of the bytes read from which on the most frequent size of a read is that of a sample.
+const MIN_SAMPLE_SHARE: f64 = 0.75;
+/// Share of the reads from which on the samples are of one size.
+const MIN_EQUAL_SHARE: f64 = 0.25;
+
+/// Whether the reads of a file of HDF5 overlap: most of its bytes were read by its buffer, or the samples are of one size and
+/// much else was read, as of the labels from one to the end of the buffer. `sizes`: of the reads, and how many were of each.
+fn is_overlapping(sizes: &BTreeMap<u64, u64>, reads: u64, opens: u64, bytes: u64) -> bool {
+    let bytes_of = |(size, calls): (&u64, &u64)| size.saturating_mul(*calls);
+    let most = sizes.iter().max_by_key(|of_size| bytes_of(*of_size));
+    let Some((size, calls)) = most.filter(|_| reads >= MIN_SAMPLE_READS * opens.max(1)) else {
+        return false;
+    };
+    let share = bytes_of((size, calls)) as f64 / bytes.max(1) as f64;
+    let are_equal = *calls as f64 >= reads as f64 * MIN_EQUAL_SHARE;
+    (*size == HDF5_BUFFER && share >= 0.5) || (are_equal && share < MIN_SAMPLE_SHARE)
 }
 
 /// Files of which many reads did not begin where the one before had ended, by index.
 pub(crate) fn read_in_jumps(model: &Model) -> BTreeMap<u32, Jumps> {
-    let mut reads = vec![[0; 4]; model.file_count()];
+    let is_hdf5 = |file: u32| HDF5_EXTENSIONS.contains(&suffix(model.file(file).path));
+    let mut reads = vec![[0; 5]; model.file_count()];
+    let mut sizes: BTreeMap<u32, BTreeMap<u64, u64>> = BTreeMap::new();
     for row in model.rows() {
         let total = row.cell.total();
         let calls = [
@@ -251,16 +291,35 @@ pub(crate) fn read_in_jumps(model: &Model) -> BTreeMap<u32, Jumps> {
             total.v[SEQUENTIAL_READS],
             total.v[CONSECUTIVE_READS],
             total.v[OPENS],
+            total.v[BYTES_READ],
         ];
         let of_file = &mut reads[row.file as usize];
         for (sum, value) in of_file.iter_mut().zip(calls) {
             saturating_add(sum, value);
         }
+        if is_hdf5(row.file) {
+            let sizes = sizes.entry(row.file).or_default();
+            for (size, calls) in total.sizes.entries() {
+                saturating_add(sizes.entry(*size).or_default(), *calls);
+            }
+        }
     }
-    let jumped = (0..).zip(reads);
-    jumped
-        .filter_map(|(file, calls)| Some((file, jumps(calls)?)))
-        .collect()
+    let jumped =
+        (0..)
+            .zip(reads)
+            .filter_map(|(file, [all, sequential, consecutive, opens, bytes])| {
+                let jumps = jumps([all, sequential, consecutive, opens])?;
+                let sizes = sizes.get(&file).filter(|_| jumps == Jumps::Random);
+                let is_overlapping =
+                    sizes.is_some_and(|sizes| is_overlapping(sizes, all, opens, bytes));
+                let jumps = if is_overlapping {
+                    Jumps::Overlapping
+                } else {
+                    jumps
+                };
+                Some((file, jumps))
+            });
+    jumped.collect()
 }
 
 /// How a file is read, by its reads: all, those at or after the end of the one before, and those right there; and by its opens.
@@ -283,9 +342,12 @@ fn jumps([all, sequential, consecutive, opens]: [u64; 4]) -> Option<Jumps> {
 }
 
 /// How often a file was passed over whose parts were read in jumps: the whole number that its bytes are about, or what they are if
-/// they are less than the file; `None` if they are about none. A reader of HDF5 reads more than it is asked for, samples may be
-/// drawn more than once, and the headers of an archive are read before its members.
-pub(crate) fn whole_number(visits: &[&Visit], size: u64) -> Option<f64> {
+/// they are less than the file; `None` if they are about none. Samples may be drawn more than once, and the headers of an archive
+/// are read before its members. Of many passes in random order, any number of bytes would be about a whole number.
+pub(crate) fn whole_number(visits: &[&Visit], size: u64, jumps: Jumps) -> Option<f64> {
+    if jumps == Jumps::Overlapping {
+        return None;
+    }
     let of_bytes: f64 = visits.iter().map(|visit| share(visit, size)).sum();
     let of_opens: f64 = shares(visits, size).iter().sum();
     if of_opens <= 1.0 {
@@ -293,7 +355,13 @@ pub(crate) fn whole_number(visits: &[&Visit], size: u64) -> Option<f64> {
     }
     let is_about = |passes: &f64| {
         let distance = (passes - passes.round()).abs();
-        distance <= (passes * TOLERATED_SHARE).min(MAX_DISTANCE)
+        let most = (passes * TOLERATED_SHARE).min(MAX_DISTANCE);
+        distance
+            <= if jumps.is_random() {
+                most.min(MAX_DISTANCE_OF_MANY / passes)
+            } else {
+                most
+            }
     };
     let chains = chains(visits);
     let is_whole = |chain: &Vec<usize>| {

@@ -1,6 +1,9 @@
 //! What the passes over many files sum up to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     order::{are_in_one_order, directory_changes, merged, order_of, sequences, sort_visits},
@@ -105,6 +108,49 @@ fn number_by_time(epochs: &[i64], passes: &mut [Pass]) {
     for pass in passes {
         pass.number += laters[&pass.number];
     }
+}
+
+/// Where the pass over some of the files, which have one pass more than the others, can be so that one pass follows the other:
+/// its number, the last ones first, and how long all passes are then, summed. `last`: the number of passes before it.
+fn places(all: &[&FileReads<'_>], last: u32, files: &BTreeSet<u32>) -> Vec<(u32, i64)> {
+    // Of the passes over those files, and over the others: from when to when.
+    let mut spans: [BTreeMap<u32, (i64, i64)>; 2] = Default::default();
+    for reads in all {
+        let is_fewer = reads.file().is_some_and(|file| !files.contains(&file));
+        for pass in passes(reads) {
+            let span = spans[usize::from(is_fewer)].entry(pass.number);
+            let (start, end) = span.or_insert((pass.start, pass.end));
+            *start = pass.start.min(*start);
+            *end = pass.end.max(*end);
+        }
+    }
+    let [more, fewer] = spans;
+    let place = |number: u32| {
+        let spans = (0..=last).filter_map(|pass| {
+            let of_fewer = match pass.cmp(&number) {
+                Ordering::Less => fewer.get(&pass),
+                Ordering::Equal => None,
+                Ordering::Greater => fewer.get(&(pass - 1)),
+            };
+            let both = more.get(&pass).into_iter().chain(of_fewer).copied();
+            both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        });
+        let spans: Vec<(i64, i64)> = spans.collect();
+        let lengths = spans.iter().map(|(start, end)| end - start);
+        let length = lengths.fold(0, i64::saturating_add);
+        are_one_behind_the_other(&spans).then_some((number, length))
+    };
+    (0..last).rev().filter_map(place).collect()
+}
+
+/// Whether each span begins when the one before is over, but for a small share of the shorter one: the longer one may be long by a
+/// pause.
+fn are_one_behind_the_other(spans: &[(i64, i64)]) -> bool {
+    let length = |(start, end): (i64, i64)| end - start;
+    spans.windows(2).all(|pair| {
+        let shorter = length(pair[0]).min(length(pair[1]));
+        pair[1].0 >= pair[0].1 - shorter / 10
+    })
 }
 
 impl Sum {
@@ -268,37 +314,49 @@ impl Sum {
         }
     }
 
-    /// The sum itself, unless its passes overlap and do not with other numbers. Files that were read once more than the others were
-    /// so before the last pass if that puts one pass after the other: a trial, or an epoch that was broken off. Files that were
-    /// read once less were left out by one of the epochs if that does.
+    /// The sum itself, unless its passes overlap, or are far longer than with other numbers, as with a pause in them. Files that were
+    /// read once more than the others were so before the last pass if that puts one pass after the other: a trial, or an epoch that
+    /// was broken off. Files that were read once less were left out by one of the epochs if that does.
     fn in_order(self, all: &[&FileReads<'_>]) -> Self {
-        if !self.is_one_behind_the_other() {
+        let is_ordered = self.is_one_behind_the_other();
+        let by_time = (!is_ordered).then(|| {
             let mut latest = i64::MIN;
             let starts = self.epochs.values().map(|epoch| {
                 latest = latest.max(epoch.start);
                 latest
             });
             let starts: Vec<i64> = starts.collect();
-            let by_time = Self::with(all, &Numbering::ByTime(&starts));
-            if by_time.is_one_behind_the_other() {
-                return by_time;
-            }
-        }
+            Self::with(all, &Numbering::ByTime(&starts))
+        });
+        let by_time = by_time.filter(Self::is_one_behind_the_other);
         let Some((last, partial)) = self.epochs.last_key_value() else {
             return self;
         };
-        if partial.covered >= self.bytes * (1.0 - TOLERATED_SHARE)
-            || *last > MAX_PLACES
-            || self.is_one_behind_the_other()
-        {
-            return self;
-        }
+        let is_whole = partial.covered >= self.bytes * (1.0 - TOLERATED_SHARE);
+        let places = match is_whole || *last > MAX_PLACES {
+            true => Vec::new(),
+            false => places(all, *last, &partial.files),
+        };
         let files = &partial.files;
-        let earlier = (0..*last)
-            .rev()
-            .map(|number| Self::with(all, &Numbering::Partial { number, files }));
-        let ordered = earlier.into_iter().find(Self::is_one_behind_the_other);
-        ordered.unwrap_or(self)
+        let counted = [is_ordered.then_some(&self), by_time.as_ref()];
+        let counted = counted.into_iter().flatten().map(Self::length).next();
+        let lengths = places.iter().map(|(_, length)| *length);
+        let shortest = lengths.chain(counted).min().unwrap_or(0);
+        let is_short = |length: i64| length <= shortest.saturating_add(shortest / 10);
+        if counted.is_some_and(is_short) {
+            return by_time.unwrap_or(self);
+        }
+        let place = places.into_iter().find(|(_, length)| is_short(*length));
+        match place {
+            Some((number, _)) => Self::with(all, &Numbering::Partial { number, files }),
+            None => self,
+        }
+    }
+
+    /// How long its passes are, summed.
+    fn length(&self) -> i64 {
+        let lengths = self.epochs.values().map(|epoch| epoch.end - epoch.start);
+        lengths.fold(0, i64::saturating_add)
     }
 
     fn with(all: &[&FileReads<'_>], numbering: &Numbering<'_>) -> Self {
@@ -358,11 +416,8 @@ impl Sum {
 
     /// Whether each pass begins when the one before is, nearly, over.
     pub fn is_one_behind_the_other(&self) -> bool {
-        let epochs: Vec<&Filling> = self.epochs.values().collect();
-        epochs.windows(2).all(|pair| {
-            let length = pair[0].end - pair[0].start;
-            pair[1].start >= pair[0].end - length / 10
-        })
+        let spans = self.epochs.values().map(|epoch| (epoch.start, epoch.end));
+        are_one_behind_the_other(&spans.collect::<Vec<_>>())
     }
 
     /// Whether a complete pass is known to be hardly half over when the next one begins, as of data for two trainings, one after

@@ -146,7 +146,8 @@ fn replayed(
     waits: &Waits,
     cpus: u32,
 ) -> Result<WhatIf, NotPredicted> {
-    let program = Program::new(segments, &waits.mains(model), cpus);
+    let program = Program::new(segments, &waits.mains(model), cpus)
+        .with_parents(|process| model.about(process).map(|about| about.parent));
     let whatif = WhatIf::new(program, cpus)?;
     match whatif.is_trusted() {
         true => Ok(whatif),

@@ -455,6 +455,43 @@ fn the_last_epoch_may_be_a_part() {
     assert_eq!((found[1].coverage * 100.0).round(), 40.0);
 }
 
+/// Passes over so many of 40 files, from this millisecond on, each in another order: when each pass is found to begin, and over how
+/// many files it is.
+fn parts(passes: &[(usize, i64)]) -> Vec<(i64, u64)> {
+    let mut job = Job::new(60_000);
+    known(&mut job, 40);
+    job.program(1, 0);
+    for (index, (files, from)) in (0..).zip(passes) {
+        let from = u64::try_from(*from).unwrap();
+        pass(&mut job, &[1], &shuffled(40, index)[..*files], from);
+        job.flush(from + 4_500);
+    }
+    let found = job.analysis().epochs.epochs;
+    let passes = found.iter().map(|epoch| (ms(epoch.start), epoch.files));
+    passes.collect()
+}
+
+#[test]
+fn a_part_that_is_read_before_a_pause_is_in_no_epoch() {
+    let epochs = [(30_000, 40), (35_000, 40), (40_000, 40)];
+    let peeked = [vec![(0, 8)], epochs.to_vec()].concat();
+    assert_eq!(
+        parts(&[(8, 0), (40, 30_000), (40, 35_000), (40, 40_000)]),
+        peeked
+    );
+    // Resumed in an epoch, with a pause after each.
+    let resumed = [(0, 14), (14_000, 40), (28_000, 40), (42_000, 40)];
+    assert_eq!(
+        parts(&[(14, 0), (40, 14_000), (40, 28_000), (40, 42_000)]),
+        resumed
+    );
+    // Broken off after a pause, and without one.
+    for last in [20_000, 12_500] {
+        let broken_off = [(0, 40), (5_000, 40), (last, 8)];
+        assert_eq!(parts(&[(40, 0), (40, 5_000), (8, last)]), broken_off);
+    }
+}
+
 #[test]
 fn an_epoch_that_was_broken_off_puts_no_pass_into_another() {
     let mut job = Job::new(20_000);
@@ -625,6 +662,60 @@ fn random_reads_that_are_no_whole_passes_have_no_epochs() {
         let found = (found.epochs.len(), found.untold.is_none());
         assert_eq!(found, (epochs, is_told), "{intervals} {sequential}");
     }
+}
+
+/// Three epochs over a file that is kept open and read in random order, each by so many calls of these sizes: the number of epochs,
+/// if it is known.
+fn in_random_order(path: &str, size: u64, reads: &[(u64, u64)]) -> Option<usize> {
+    let mut job = Job::new(60_000);
+    let file = job.file(path, size);
+    job.program(1, 0);
+    for epoch in 0..3 {
+        let mut counters = Counters::ZERO;
+        for (size, calls) in reads {
+            counters.sizes.add(*size, *calls);
+            counters.v[READS] += calls;
+            counters.v[BYTES_READ] += size * calls;
+        }
+        counters.v[SEQUENTIAL_READS] = counters.v[READS] / 2;
+        counters.v[OPENS] = u64::from(epoch == 0);
+        let from = START_NS + epoch * 5_000_000_000;
+        counters.v[FIRST_OPEN] = counters.v[OPENS] * from;
+        (counters.v[FIRST_READ], counters.v[LAST_READ]) = (from + 1, from + 4_000_000_000);
+        job.model.add(id(1), Place::File(file), &counters);
+        job.flush((epoch + 1) * 5_000);
+    }
+    let found = job.analysis().epochs;
+    found.untold.is_none().then_some(found.epochs.len())
+}
+
+#[test]
+fn what_hdf5_reads_by_its_buffer_is_of_no_number_of_passes() {
+    let path = "/data/train.h5";
+    // Samples of 37,632 bytes, and labels from one to the last.
+    let buffered = [(65_536, 3_000), (12_000, 3_000)];
+    assert_eq!(in_random_order(path, 112_922_048, &buffered), None);
+    let with_labels = [(16_384, 4_000), (16_000, 4_000)];
+    assert_eq!(in_random_order(path, 65_765_032, &with_labels), None);
+    // Samples that are larger than the buffer, chunks that are compressed, and records without HDF5.
+    let large = [(150_528, 1_500), (6_000, 1_500)];
+    assert_eq!(in_random_order(path, 225_806_048, &large), Some(3));
+    let chunks: Vec<(u64, u64)> = (0..30).map(|chunk| (20_000 + chunk, 4)).collect();
+    assert_eq!(in_random_order(path, 2_401_740, &chunks), Some(3));
+    let records = [(65_536, 2_000)];
+    assert_eq!(
+        in_random_order("/data/train.bin", 131_072_000, &records),
+        Some(3)
+    );
+    assert_eq!(in_random_order(path, 131_072_000, &records), None);
+}
+
+#[test]
+fn many_passes_in_random_order_are_a_whole_number() {
+    let found = |reads| in_random_order("/data/train.bin", 16 * MIB, &[(1 << 16, reads)]);
+    // 24 passes in each, and 0.05 more.
+    assert_eq!(found(24 * 256), Some(72));
+    assert_eq!(found(24 * 256 + 13), None);
 }
 
 /// Reads of a file of 100 MiB, an open each: bytes, calls, and how many of them began where the one before ended.

@@ -34,7 +34,8 @@ const QUEUE_ERROR: f64 = 0.5;
 const MAX_ORDER_ERROR: f64 = 0.1;
 /// How much longer than the median worker one of a pool may be busy.
 const MAX_WORKER_RATIO: f64 = 2.0;
-/// A thread that was paused by storage for less than this share of the time of the one with most is no worker.
+/// A process that was busy, or a thread that was paused by storage, for less than this share of the time of the one with most is
+/// no worker.
 const MIN_WORKER_SHARE: f64 = 0.1;
 /// Share of the recorded time by which the model may be off before its predictions are not to be trusted.
 const MAX_MODEL_ERROR: f64 = 0.2;

@@ -47,6 +47,8 @@ pub struct Thread {
     pub tid: u32,
     /// Thread id of its parent, if its birth was recorded: its first step awaits that.
     parent: Option<u32>,
+    /// Thread id of who made it; of who made its process where its birth was not recorded, if that is known.
+    made_by: Option<u32>,
     /// First and last recorded moment, nanoseconds.
     pub start: u64,
     pub end: u64,
@@ -188,16 +190,27 @@ impl Program {
                 }
             }
             let first = thread.segments[0];
+            let parent = first.by.filter(|_| links.contains_key(&(index, 0)));
             program.threads.push(Thread {
                 process: first.process,
                 tid: first.tid,
-                parent: first.by.filter(|_| links.contains_key(&(index, 0))),
+                parent,
+                made_by: parent.filter(|_| first.cause == Cause::Born),
                 start: thread.start,
                 end: thread.end,
                 steps,
             });
         }
         program
+    }
+
+    /// The same with the process ids of those that made processes, which are known where a birth was not recorded too.
+    pub fn with_parents(mut self, parent: impl Fn(ProcessId) -> Option<u32>) -> Self {
+        let is_main = |thread: &&mut Thread| thread.tid == thread.process.pid;
+        for thread in self.threads.iter_mut().filter(is_main) {
+            thread.made_by = thread.made_by.or_else(|| parent(thread.process));
+        }
+        self
     }
 
     /// Median of waits for storage of the files that are wanted, nanoseconds.
@@ -213,28 +226,27 @@ impl Program {
         (!waits.is_empty()).then(|| *waits.select_nth_unstable(middle).1)
     }
 
-    /// Threads that a main thread started and that read files: main threads of processes, or where there are none threads
-    /// of its own process. `min_share`: of the storage time of the one with most.
+    /// Threads that a main thread started to read files: main threads of processes, or where there are none threads of its own
+    /// process. `min_share`: of what the one with most of it was busy, or of the storage time of threads, which may read nothing.
     pub fn workers(&self, root: usize, min_share: f64) -> Vec<usize> {
         let main = &self.threads[root];
-        let started = |(index, thread): (usize, &Thread)| {
-            let is_child = thread.parent == Some(main.tid) && index != root;
-            (is_child && thread.storage() > 0).then_some(index)
-        };
-        let all: Vec<usize> = self
-            .threads
-            .iter()
-            .enumerate()
-            .filter_map(started)
-            .collect();
-        let is_process = |index: &usize| self.threads[*index].process != main.process;
-        let mut workers: Vec<usize> = all.iter().copied().filter(is_process).collect();
-        if workers.is_empty() {
-            workers = all;
+        let all = self.threads.iter().enumerate();
+        let children =
+            all.filter(|(index, thread)| thread.made_by == Some(main.tid) && *index != root);
+        let (mut workers, threads): (Vec<usize>, Vec<usize>) = children
+            .map(|(index, _)| index)
+            .partition(|index| self.threads[*index].process != main.process);
+        // Where some find their files in the page cache, they compute alone.
+        let mut work: fn(&Thread) -> u64 = Thread::busy;
+        let reads = |index: &usize| self.threads[*index].storage() > 0;
+        if !workers.iter().any(reads) {
+            workers = threads;
+            workers.retain(reads);
+            work = Thread::storage;
         }
-        let storage = |worker: &usize| self.threads[*worker].storage();
-        let most = workers.iter().map(storage).max().unwrap_or(0);
-        workers.retain(|worker| storage(worker) as f64 >= most as f64 * min_share);
+        let work = |worker: &usize| work(&self.threads[*worker]);
+        let most = workers.iter().map(work).max().unwrap_or(0);
+        workers.retain(|worker| work(worker) as f64 >= most as f64 * min_share);
         workers
     }
 

@@ -205,6 +205,55 @@ fn workers_that_were_born_before_the_main_thread_was_met() {
     }
 }
 
+/// Two processes compute for 600 ms; for `storage` of it the first one waits for storage. A third one computes for `other` ms.
+fn two_workers(storage: u64, other: u64) -> Vec<Segment> {
+    let helper = 30;
+    let mut all = vec![
+        ended(MAIN, 0),
+        segment(MAIN, [1, 601, 601], Cause::Thread, Some(WORKER + 1)),
+        ended(MAIN, 602),
+        segment(WORKER, [1, 1 + storage, 1 + storage], Cause::Storage, None),
+        segment(helper, [other, 600, 600], Cause::Sleep, None),
+    ];
+    for pid in [WORKER, WORKER + 1, helper] {
+        all.push(segment(pid, [0, 0, 0], Cause::Born, Some(MAIN)));
+    }
+    all.extend([
+        ended(WORKER, 600),
+        ended(WORKER + 1, 601),
+        ended(helper, 600),
+    ]);
+    all
+}
+
+#[test]
+fn workers_that_find_their_files_in_the_page_cache_share_the_work() {
+    let one = Change {
+        workers: Some(1),
+        ..Change::default()
+    };
+    for storage in [1, 300] {
+        let whatif = whatif(two_workers(storage, 5), 4);
+        assert_eq!(whatif.workers(), Ok(2));
+        assert_eq!(predicted(&whatif, &one), 1_203);
+    }
+    let nobody_waits = whatif(two_workers(0, 5), 4);
+    assert_eq!(nobody_waits.workers(), Err(CannotTell::NoWorkers));
+    // The birth of the second one was not recorded.
+    let mut all = two_workers(1, 5);
+    all.retain(|one| one.tid != WORKER + 1 || one.cause != Cause::Born);
+    all.push(ended(WORKER + 1, 1));
+    let workers = |parent: u32| {
+        let program = Program::new(all.clone(), &[id(MAIN)], 4);
+        let program = program.with_parents(|process| (process.pid != MAIN).then_some(parent));
+        WhatIf::new(program, 4)?.workers()
+    };
+    assert_eq!((workers(MAIN), workers(1)), (Ok(2), Ok(1)));
+    // What another process does is not known.
+    let uneven = whatif(two_workers(1, 200), 4);
+    assert_eq!(uneven.workers(), Err(CannotTell::UnevenWorkers));
+}
+
 #[test]
 fn workers_that_are_not_understood_are_refused() {
     let more = Change {
