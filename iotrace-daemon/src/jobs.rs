@@ -254,11 +254,8 @@ fn of_node(id: &str, host: &str, mut all: Vec<&Log>) -> anyhow::Result<Vec<PathB
         );
     }
     all.sort_by_key(|log| log.about.start_unix_ns);
-    let earlier = all.len() - 1;
-    let last_of_start = all[..earlier]
-        .iter()
-        .rposition(|log| log.about.is_last_of_start());
-    if let Some(last) = last_of_start {
+    let mut before_last = all[..all.len() - 1].iter();
+    if let Some(last) = before_last.rposition(|log| log.about.is_last_of_start()) {
         let earlier: Vec<&Log> = all.drain(..=last).collect();
         log::warn!(
             "{id} was started more than once on {host}: this is the report of its last start. Earlier ones: {}",

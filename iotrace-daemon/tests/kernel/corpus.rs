@@ -535,6 +535,7 @@ fn data_are_made_before_the_first_epoch() {
             "unknown_cached_in_order",
             "unknown_cached_as_tensors",
             "arrays_made_by_another",
+            "arrays_made_of_each",
             "unknown_cached_by_tensorflow",
             "unknown_trained_before_the_data_were_made",
         ],

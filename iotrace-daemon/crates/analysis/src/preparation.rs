@@ -11,13 +11,7 @@ use super::{
     saves::MAX_DESCRIPTION_BYTES,
     uses::{Uses, Visit},
 };
-use iotrace_model::{
-    Model, Row,
-    counters::*,
-    groups::Groups,
-    paths::{name, suffix},
-    run::Run,
-};
+use iotrace_model::{Model, Row, counters::*, groups::Groups, paths::stem, run::Run};
 use iotrace_phases::{
     context::{Reason, Sorted},
     phase::Direction,
@@ -115,31 +109,28 @@ pub fn sources(
     is_known.then(|| others.iter().map(|reads| file(reads)).collect())
 }
 
-/// Whether most of the data that this run made are called as what it read, but for their endings, and were made by who read them:
-/// `a.npy` of `a.jpg`. The first pass may have made one of each sample that it trained on.
+/// Whether most of the data that this run made are called as what it read, but for their endings, were made by who read them
+/// (`a.npy` of `a.jpg`), and are read in order: the first pass may have made one of each sample that it trained on. A training
+/// that shuffles its samples does so in the first pass, too.
 fn are_made_one_of_each(
     model: &Model,
     groups: &Groups,
     files: &[&[&Visit]],
     made: &HashMap<u32, Made>,
 ) -> bool {
-    let stem = |reads: &&&[&Visit]| {
-        let path = model.file(reads[0].file).path;
-        let name = name(path);
-        &name[..name.len() - suffix(path).len()]
-    };
-    let (data, given): (Vec<_>, Vec<_>) = files.iter().partition(|reads| {
+    let stem = |reads: &&[&Visit]| stem(model.file(reads[0].file).path);
+    let (data, given): (Vec<_>, Vec<_>) = files.iter().copied().partition(|reads: &&[&Visit]| {
         made.get(&reads[0].file)
             .is_some_and(|made| made.end <= reads[0].start)
     });
     let given: HashSet<&[u8]> = given.iter().map(stem).collect();
-    let is_of_one = |reads: &&&&[&Visit]| {
+    let is_of_one = |reads: &&&[&Visit]| {
         let by = &made[&reads[0].file].by;
         let mut readers = reads.iter().map(|visit| groups.of(visit.process));
         given.contains(stem(reads)) && readers.any(|reader| by.contains(&reader))
     };
     let count = data.iter().filter(is_of_one).count();
-    count >= MIN_SAME_STEMS && count > data.len() / 2
+    count >= MIN_SAME_STEMS && count > data.len() / 2 && !is_shuffled(model, &data)
 }
 
 /// Whether some of these files were made when others of them had been read: data that are shuffled for each epoch.

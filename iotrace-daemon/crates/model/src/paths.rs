@@ -19,6 +19,12 @@ pub fn suffix(path: &[u8]) -> &[u8] {
     &name[dot.unwrap_or(name.len())..]
 }
 
+/// A path's file name without its [`suffix`].
+pub fn stem(path: &[u8]) -> &[u8] {
+    let name = name(path);
+    &name[..name.len() - suffix(path).len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use iotrace_model::{
         saturating_add, saturating_sum,
     },
     groups::Groups,
-    paths::{name, parent, suffix},
+    paths::{parent, stem, suffix},
 };
 
 /// Rules that take a read for a load of weights, or for one of anything.
@@ -371,11 +371,7 @@ fn caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Vec<u32>
 /// Of these files those that are called as training data that were read, but for their endings, where several of one kind are:
 /// `mels/a.pt` of `wavs/a.wav`.
 fn made_of_read(model: &Model, sorted: &[Sorted], written: &[u32]) -> Vec<u32> {
-    let stem = |file: u32| {
-        let path = model.file(file).path;
-        let name = name(path);
-        &name[..name.len() - suffix(path).len()]
-    };
+    let stem = |file: u32| stem(model.file(file).path);
     let several = families(model, written.iter().copied(), MIN_SAME_STEMS).flatten();
     let mut wanted: HashMap<&[u8], Vec<u32>> = HashMap::new();
     for file in several {

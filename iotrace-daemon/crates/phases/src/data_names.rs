@@ -1,6 +1,6 @@
 //! Names that say what a file holds: data, samples, parts of either.
 
-use iotrace_model::paths::{name, parent, suffix};
+use iotrace_model::paths::{name, parent, stem, suffix};
 
 /// What a file holds that is one sample, or what a model made of one, if its name begins with the word, or its directory's where
 /// the file's does not say it. [`DATA_WORDS`] are such words, too.
@@ -133,12 +133,6 @@ fn are_of_parts(words: &[String]) -> bool {
 fn has_weight_word(words: &[String]) -> bool {
     let mut words = words.iter();
     words.any(|word| WEIGHT_WORDS.contains(&word.as_str()))
-}
-
-/// A file's name without its ending.
-fn stem(path: &[u8]) -> &[u8] {
-    let name = name(path);
-    &name[..name.len() - suffix(path).len()]
 }
 
 /// The words of a name in lower case, without its digits.

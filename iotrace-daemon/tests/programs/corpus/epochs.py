@@ -342,8 +342,19 @@ def unknown_cached_in_order(truth):
     for path, array in zip(FILES, arrays):
         encode([path], [array])
         train(0.005)
-    passes(truth, 2, arrays)
+    for array in arrays * 2:
+        read(array)
+        train(0.005)
     truth.epochs = None
+
+
+def arrays_made_of_each(truth):
+    """One of each sample, by the program that trains on them then."""
+    os.makedirs("cache")
+    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    for path, array in zip(FILES, arrays):
+        encode([path], [array])
+    passes(truth, 3, arrays)
 
 
 def arrays_made_by_another(truth):
@@ -361,7 +372,9 @@ def unknown_cached_as_tensors(truth):
     for path, tensor in zip(FILES, tensors):
         encode([path], [tensor])
         train(0.005)
-    passes(truth, 2, tensors)
+    for tensor in tensors * 2:
+        read(tensor)
+        train(0.005)
     truth.epochs = None
 
 
@@ -632,7 +645,7 @@ BEFORE = {
     **{name: [texts] for name in ("encoded_under_any_name", "mapped_under_any_name")},
     **{name: [one_large] for name in ("unknown_shuffled_into_new_files", "unknown_read_more_than_asked", "records_in_random_order")},
     **{name: [images] for name in ("best_and_last", "saved_during_passes", "row_groups")},
-    **{name: [images] for name in ("unknown_cached_in_order", "arrays_made_by_another", "unknown_cached_as_tensors")},
+    **{name: [images] for name in ("unknown_cached_in_order", "arrays_made_by_another", "arrays_made_of_each", "unknown_cached_as_tensors")},
     **{name: [images, lambda: prepare(MORE)] for name in ("stages", "unknown_tested_twice")},
     "unknown_indexed_with_small_members": [one_large],
     "streamed_tables": [lambda: prepare(FILES[:4], 420 << 10)],

@@ -18,10 +18,10 @@ pub const STARTS: Rate = Rate {
     burst: 5,
     interval: Duration::from_secs(2),
 };
-/// Requests of any kind: most have the kernel's counters read at once.
+/// Requests of any kind: most have the kernel's counters read at once. A program may ask after each of its steps.
 pub const REQUESTS: Rate = Rate {
-    burst: 20,
-    interval: Duration::from_millis(200),
+    burst: 100,
+    interval: Duration::from_millis(50),
 };
 
 /// Takes one from a bucket that is full at `full` again, holds `burst`, and gets one more after each `interval`; the time until
