@@ -138,8 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let cpus = check(&args.recording, &recorded)?;
     let segments = timeline::read(&args.recording)?;
     let files = files(args, &recorded.model, &segments)?;
-    let program = Program::new(segments, &mains(&recorded), cpus)
-        .with_parents(|process| recorded.model.about(process).map(|about| about.parent));
+    let program = Program::of_run(&recorded.model, segments, &mains(&recorded), cpus);
     let whatif = WhatIf::new(program, cpus)?;
     let rows: Vec<Row> = speeds(args)
         .into_iter()

@@ -135,7 +135,7 @@ impl Analysis {
         durable::judge(model, run, &uses, &analysis.copies, saves);
         let mapped = mapped_files(model, &uses);
         for load in &mut analysis.restores {
-            load.map(&mapped);
+            load.set_mapped(&mapped);
         }
         let is_data = |file: &u32| sorted[*file as usize].phase(Direction::Read) == Phase::Training;
         let data = mapped.into_iter().filter(|(file, _)| is_data(file));

@@ -304,21 +304,16 @@ pub(crate) fn read_in_jumps(model: &Model) -> BTreeMap<u32, Jumps> {
             }
         }
     }
-    let jumped =
-        (0..)
-            .zip(reads)
-            .filter_map(|(file, [all, sequential, consecutive, opens, bytes])| {
-                let jumps = jumps([all, sequential, consecutive, opens])?;
-                let sizes = sizes.get(&file).filter(|_| jumps == Jumps::Random);
-                let is_overlapping =
-                    sizes.is_some_and(|sizes| is_overlapping(sizes, all, opens, bytes));
-                let jumps = if is_overlapping {
-                    Jumps::Overlapping
-                } else {
-                    jumps
-                };
-                Some((file, jumps))
-            });
+    let jumped = (0..).zip(reads).filter_map(|(file, of_file)| {
+        let [all, sequential, consecutive, opens, bytes] = of_file;
+        let jumps = jumps([all, sequential, consecutive, opens])?;
+        let is_overlapping = |sizes: &BTreeMap<u64, u64>| is_overlapping(sizes, all, opens, bytes);
+        let jumps = match jumps {
+            Jumps::Random if sizes.get(&file).is_some_and(is_overlapping) => Jumps::Overlapping,
+            jumps => jumps,
+        };
+        Some((file, jumps))
+    });
     jumped.collect()
 }
 
@@ -356,12 +351,10 @@ pub(crate) fn whole_number(visits: &[&Visit], size: u64, jumps: Jumps) -> Option
     let is_about = |passes: &f64| {
         let distance = (passes - passes.round()).abs();
         let most = (passes * TOLERATED_SHARE).min(MAX_DISTANCE);
-        distance
-            <= if jumps.is_random() {
-                most.min(MAX_DISTANCE_OF_MANY / passes)
-            } else {
-                most
-            }
+        match jumps.is_random() {
+            true => distance <= most.min(MAX_DISTANCE_OF_MANY / passes),
+            false => distance <= most,
+        }
     };
     let chains = chains(visits);
     let is_whole = |chain: &Vec<usize>| {

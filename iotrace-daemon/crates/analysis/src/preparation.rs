@@ -20,8 +20,8 @@ use iotrace_phases::{
 /// Passes over a file from which on it is read again.
 const MIN_PASSES_OF_DATA: f64 = 1.5;
 
-/// Minimum number of files that are called as others, and so were made one of each.
-const MIN_SAME_STEMS: usize = 16;
+/// Minimum number of files of a cache that has one for each sample.
+const MIN_CACHE_FILES: usize = 16;
 
 /// A file that this run wrote whole.
 #[derive(Default)]
@@ -130,7 +130,7 @@ fn are_made_one_of_each(
         given.contains(stem(reads)) && readers.any(|reader| by.contains(&reader))
     };
     let count = data.iter().filter(is_of_one).count();
-    count >= MIN_SAME_STEMS && count > data.len() / 2 && !is_shuffled(model, &data)
+    count >= MIN_CACHE_FILES && count > data.len() / 2 && !is_shuffled(model, &data)
 }
 
 /// Whether some of these files were made when others of them had been read: data that are shuffled for each epoch.

@@ -124,7 +124,7 @@ impl Event {
     }
 
     /// Takes which of a load's files were mapped: what was read of them, and until when, is not known.
-    pub(crate) fn map(&mut self, mapped: &BTreeMap<u32, u64>) {
+    pub(crate) fn set_mapped(&mut self, mapped: &BTreeMap<u32, u64>) {
         let sizes = self.files.iter().filter_map(|file| mapped.get(file));
         self.mapped = Mapped::of(sizes.copied());
         self.is_exact &= self.mapped.files == 0;

@@ -187,6 +187,11 @@ fn is_by(classifier: &Classifier, verdict: &Verdict, direction: Direction, names
     rule.is_some_and(|rule| classifier.rules().all()[rule].is_builtin_of(names))
 }
 
+/// Whether a built-in rule takes a file for weights where it is written.
+fn is_written_for_weights(classifier: &Classifier, verdict: &Verdict) -> bool {
+    is_by(classifier, verdict, Direction::Write, &WRITTEN_FOR_WEIGHTS)
+}
+
 /// Sorts what the run wrote again, where the place of a file says too much. In memory it is scratch, or what processes hand to each
 /// other, unless it was copied there. Weights are no data for the first directory of their path alone: `/data` may be all that a
 /// machine has of storage.
@@ -198,7 +203,7 @@ fn sort_written(model: &Model, classifier: &Classifier, copies: &Copies, sorted:
         if is_read_by(verdict, STAGED_DATA) && !copies.are_all_writes(row.process, row.file) {
             *verdict = classifier.verdict(file.path, false, "");
         } else if is_read_by(verdict, DATA_DIRECTORIES)
-            && is_by(classifier, verdict, Direction::Write, &WRITTEN_FOR_WEIGHTS)
+            && is_written_for_weights(classifier, verdict)
         {
             let first = file.path.iter().skip(1).position(|byte| *byte == b'/');
             let rest = first.map(|length| &file.path[length + 1..]);
@@ -305,10 +310,7 @@ fn is_read(cell: &Cell) -> bool {
 /// written to a replay buffer last. Also samples, and what a model made of them, one in each of many files that nobody reads, and
 /// what is called as data.
 fn prepared(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> HashSet<u32> {
-    let is_guess = |file: &Sorted| {
-        let direction = Direction::Write;
-        is_by(classifier, &file.verdict, direction, &WRITTEN_FOR_WEIGHTS)
-    };
+    let is_guess = |file: &Sorted| is_written_for_weights(classifier, &file.verdict);
     let guessed: Vec<bool> = sorted.iter().map(is_guess).collect();
     if !guessed.contains(&true) {
         return HashSet::new();
@@ -350,12 +352,7 @@ fn caches(model: &Model, sorted: &[Sorted], classifier: &Classifier) -> Vec<u32>
     let is_taken = |file: &u32| {
         let file = &sorted[*file as usize];
         file.phase(Direction::Read) == Phase::Restore
-            && is_by(
-                classifier,
-                &file.verdict,
-                Direction::Write,
-                &WRITTEN_FOR_WEIGHTS,
-            )
+            && is_written_for_weights(classifier, &file.verdict)
     };
     let with = |counter| -> HashSet<u32> {
         let files = model.rows_with(counter).map(|row| row.file);

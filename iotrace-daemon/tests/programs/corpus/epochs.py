@@ -336,46 +336,45 @@ def unknown_cached_by_the_first_pass(truth):
     truth.epochs = None
 
 
-def unknown_cached_in_order(truth):
+def made_of_each(ending):
+    """The names of what is made of each sample."""
     os.makedirs("cache")
-    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
-    for path, array in zip(FILES, arrays):
-        encode([path], [array])
+    return [f"cache/{os.path.basename(path)[:-4]}{ending}" for path in FILES]
+
+
+def cache_in_order(truth, made):
+    """Trains while it makes the cache, and then twice from it, always in order."""
+    for path, cached in zip(FILES, made):
+        encode([path], [cached])
         train(0.005)
-    for array in arrays * 2:
-        read(array)
+    for cached in made * 2:
+        read(cached)
         train(0.005)
     truth.epochs = None
 
 
+def unknown_cached_in_order(truth):
+    cache_in_order(truth, made_of_each(".npy"))
+
+
+def unknown_cached_as_tensors(truth):
+    cache_in_order(truth, made_of_each(".pt"))
+
+
 def arrays_made_of_each(truth):
-    """One of each sample, by the program that trains on them then."""
-    os.makedirs("cache")
-    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    """By the program that trains on them then."""
+    arrays = made_of_each(".npy")
     for path, array in zip(FILES, arrays):
         encode([path], [array])
     passes(truth, 3, arrays)
 
 
 def arrays_made_by_another(truth):
-    """One of each sample, by a program that does not train."""
-    os.makedirs("cache")
-    arrays = [f"cache/{os.path.basename(path)[:-4]}.npy" for path in FILES]
+    """By a program that does not train."""
+    arrays = made_of_each(".npy")
     code = "for path, array in {}: open(array, 'wb').write(open(path, 'rb').read()[::2])"
     subprocess.run([sys.executable, "-c", code.format([*zip(FILES, arrays)])], check=True)
     passes(truth, 3, arrays)
-
-
-def unknown_cached_as_tensors(truth):
-    os.makedirs("cache")
-    tensors = [f"cache/{os.path.basename(path)[:-4]}.pt" for path in FILES]
-    for path, tensor in zip(FILES, tensors):
-        encode([path], [tensor])
-        train(0.005)
-    for tensor in tensors * 2:
-        read(tensor)
-        train(0.005)
-    truth.epochs = None
 
 
 def unknown_cached_by_tensorflow(truth):

@@ -136,11 +136,15 @@ fn places(all: &[&FileReads<'_>], last: u32, files: &BTreeSet<u32>) -> Vec<(u32,
             both.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
         });
         let spans: Vec<(i64, i64)> = spans.collect();
-        let lengths = spans.iter().map(|(start, end)| end - start);
-        let length = lengths.fold(0, i64::saturating_add);
-        are_one_behind_the_other(&spans).then_some((number, length))
+        are_one_behind_the_other(&spans).then(|| (number, length_of(&spans)))
     };
     (0..last).rev().filter_map(place).collect()
+}
+
+/// How long these spans are, summed.
+fn length_of(spans: &[(i64, i64)]) -> i64 {
+    let lengths = spans.iter().map(|(start, end)| end - start);
+    lengths.fold(0, i64::saturating_add)
 }
 
 /// Whether each span begins when the one before is over, but for a small share of the shorter one: the longer one may be long by a
@@ -181,8 +185,8 @@ impl Sum {
         sum
     }
 
-    /// The stages of a training, each of which passes over files of its own when the one before is over: twice at least, and with a
-    /// save after each pass, which a test has not. `None` if there is one stage, or if that is not known. `saves`: when they began.
+    /// Finds the stages of a training. Each passes over files of its own at least twice, begins after the one before has ended, and
+    /// saves after each pass; a test saves nothing. `None` if there is one stage, or if that is not known. `saves`: when they began.
     pub fn stages(all: &[FileReads<'_>], saves: &[i64]) -> Option<Vec<Self>> {
         let span = |reads: &FileReads<'_>| {
             let visits = reads.visits.iter();
@@ -339,7 +343,8 @@ impl Sum {
         };
         let files = &partial.files;
         let counted = [is_ordered.then_some(&self), by_time.as_ref()];
-        let counted = counted.into_iter().flatten().map(Self::length).next();
+        let counted = counted.into_iter().flatten().next();
+        let counted = counted.map(|sum| length_of(&sum.spans()));
         let lengths = places.iter().map(|(_, length)| *length);
         let shortest = lengths.chain(counted).min().unwrap_or(0);
         let is_short = |length: i64| length <= shortest.saturating_add(shortest / 10);
@@ -353,10 +358,10 @@ impl Sum {
         }
     }
 
-    /// How long its passes are, summed.
-    fn length(&self) -> i64 {
-        let lengths = self.epochs.values().map(|epoch| epoch.end - epoch.start);
-        lengths.fold(0, i64::saturating_add)
+    /// Start and end of each pass.
+    fn spans(&self) -> Vec<(i64, i64)> {
+        let epochs = self.epochs.values();
+        epochs.map(|epoch| (epoch.start, epoch.end)).collect()
     }
 
     fn with(all: &[&FileReads<'_>], numbering: &Numbering<'_>) -> Self {
@@ -416,8 +421,7 @@ impl Sum {
 
     /// Whether each pass begins when the one before is, nearly, over.
     pub fn is_one_behind_the_other(&self) -> bool {
-        let spans = self.epochs.values().map(|epoch| (epoch.start, epoch.end));
-        are_one_behind_the_other(&spans.collect::<Vec<_>>())
+        are_one_behind_the_other(&self.spans())
     }
 
     /// Whether a complete pass is known to be hardly half over when the next one begins, as of data for two trainings, one after

@@ -146,8 +146,7 @@ fn replayed(
     waits: &Waits,
     cpus: u32,
 ) -> Result<WhatIf, NotPredicted> {
-    let program = Program::new(segments, &waits.mains(model), cpus)
-        .with_parents(|process| model.about(process).map(|about| about.parent));
+    let program = Program::of_run(model, segments, &waits.mains(model), cpus);
     let whatif = WhatIf::new(program, cpus)?;
     match whatif.is_trusted() {
         true => Ok(whatif),

@@ -205,8 +205,8 @@ pub fn too_few_cpus(data: &Data<'_>) -> Option<Finding> {
     let waited = waited(data, |waiter| waiter.spent.of(Leaf::RunQueue))?;
     let advice = match is_due_to_others(data, &waited) {
         true => {
-            "Other programs, or the limit of a cgroup (cpu.max), took the CPU from it, since the job's other threads ran too little \
-                 to do so: give the job CPUs of its own, or run it where less else runs."
+            "Other programs, or the limit of a cgroup (cpu.max), took the CPU: the job's other threads ran too little for that. \
+                 Give the job CPUs of its own, or run it on a host with less other load."
         }
         false => {
             "Give the job more CPUs (--cpus-per-task, the cgroup's quota, the affinity), or run fewer workers and fewer threads in \

@@ -455,8 +455,8 @@ fn the_last_epoch_may_be_a_part() {
     assert_eq!((found[1].coverage * 100.0).round(), 40.0);
 }
 
-/// Passes over so many of 40 files, from this millisecond on, each in another order: when each pass is found to begin, and over how
-/// many files it is.
+/// Reads some of 40 files in each pass, in another order each time. `passes`: the number of files, and the millisecond of the start.
+/// Returns the same of the passes that are found.
 fn parts(passes: &[(usize, i64)]) -> Vec<(i64, u64)> {
     let mut job = Job::new(60_000);
     known(&mut job, 40);
@@ -664,8 +664,8 @@ fn random_reads_that_are_no_whole_passes_have_no_epochs() {
     }
 }
 
-/// Three epochs over a file that is kept open and read in random order, each by so many calls of these sizes: the number of epochs,
-/// if it is known.
+/// Reads a file, which stays open, three times in random order. `reads`: sizes of calls, and their number in each epoch. Returns the
+/// number of epochs, if it is known.
 fn in_random_order(path: &str, size: u64, reads: &[(u64, u64)]) -> Option<usize> {
     let mut job = Job::new(60_000);
     let file = job.file(path, size);

@@ -587,8 +587,8 @@ fn files_with_numbers_that_are_written_in_rounds_are_one_save_unless_data_are_re
     assert_eq!(in_rounds(true, true), (12, true));
 }
 
-/// How many saves there are of five files with numbers, each written in 400 ms and so many before the next one, and whether all
-/// are exact. A part of the data is read meanwhile, or not.
+/// Writes five files with numbers for 400 ms each. `pause`: milliseconds between two files; `reads`: whether the job reads data in
+/// it. Returns the number of saves, and whether all are exact.
 fn in_a_row(pause: u64, reads: bool) -> (usize, bool) {
     let mut job = Job::new(60_000);
     for file in 0..10 {

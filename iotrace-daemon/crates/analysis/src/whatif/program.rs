@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use iotrace_common::key::FileId;
 use iotrace_model::{
+    Model,
     counters::saturating_sum,
     input::ProcessId,
     timeline::{Cause, Segment, by_thread},
@@ -204,8 +205,14 @@ impl Program {
         program
     }
 
-    /// The same with the process ids of those that made processes, which are known where a birth was not recorded too.
-    pub fn with_parents(mut self, parent: impl Fn(ProcessId) -> Option<u32>) -> Self {
+    /// The program of a recorded run.
+    pub fn of_run(model: &Model, segments: Vec<Segment>, mains: &[ProcessId], cpus: u32) -> Self {
+        let parent = |process| model.about(process).map(|about| about.parent);
+        Self::new(segments, mains, cpus).with_parents(parent)
+    }
+
+    /// Adds the process ids of those that made processes: they are known also where the timeline lacks a birth.
+    pub(super) fn with_parents(mut self, parent: impl Fn(ProcessId) -> Option<u32>) -> Self {
         let is_main = |thread: &&mut Thread| thread.tid == thread.process.pid;
         for thread in self.threads.iter_mut().filter(is_main) {
             thread.made_by = thread.made_by.or_else(|| parent(thread.process));
@@ -226,8 +233,8 @@ impl Program {
         (!waits.is_empty()).then(|| *waits.select_nth_unstable(middle).1)
     }
 
-    /// Threads that a main thread started to read files: main threads of processes, or where there are none threads of its own
-    /// process. `min_share`: of what the one with most of it was busy, or of the storage time of threads, which may read nothing.
+    /// Finds the workers of a main thread: the main threads of processes that it started, if any of them read files, else the
+    /// threads of its own process that read files. `min_share`: of the busiest process, or of the thread with most storage time.
     pub fn workers(&self, root: usize, min_share: f64) -> Vec<usize> {
         let main = &self.threads[root];
         let all = self.threads.iter().enumerate();

@@ -298,7 +298,7 @@ fn reads(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), ns: u64) {
     model.add(process(pid), place(inode), &counters);
 }
 
-/// Maps a file of 110,000 bytes, and reads so many of them.
+/// Maps a file of 110,000 bytes, and reads `read` bytes of it by a call.
 fn maps(model: &mut Model, pid: u32, (inode, path): (u64, &[u8]), read: u64) {
     model.event(name(inode, path, 0o100_644));
     let mut counters = counted(&[

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 
 use super::{
     Counts, LogEnd, State, Writer,
-    note::{Begin, Note},
+    note::{Begin, End, Note},
     owner::{Owner, Standing},
 };
 use crate::{
@@ -67,8 +67,7 @@ struct Logged {
 struct Closing {
     unit: UnitId,
     owner: Owner,
-    end: i64,
-    unit_ended: bool,
+    end: End,
     told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }
 

@@ -167,8 +167,8 @@ impl Log {
             .extend(gone.filter(|process| model.about(*process).is_some()));
         self.about.merged += note.merged;
         if let Some(end) = note.end {
-            self.about.unit_ended = note.unit_ended;
-            self.end(end);
+            self.about.unit_ended = end.unit_ended;
+            self.end(end.at);
         } else {
             self.lasts_until(note.now);
         }

@@ -29,6 +29,15 @@ pub struct Begin {
     pub start_unix_ns: i64,
 }
 
+/// The end of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// Nanoseconds since the Unix epoch.
+    pub at: i64,
+    /// Whether it ends because its unit has no process.
+    pub unit_ended: bool,
+}
+
 /// What one unit did.
 #[derive(Default)]
 pub struct Note {
@@ -57,9 +66,7 @@ pub struct Note {
     pub merged: u64,
     /// Nanoseconds since the Unix epoch.
     pub now: i64,
-    pub end: Option<i64>,
-    /// Whether it ends because its unit has no process.
-    pub unit_ended: bool,
+    pub end: Option<End>,
     /// Who waits for the end.
     pub told: Vec<oneshot::Sender<Option<PathBuf>>>,
 }

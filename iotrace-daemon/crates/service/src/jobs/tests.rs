@@ -302,8 +302,9 @@ fn a_log_ends_when_the_events_of_its_last_counts_have_come() {
         }
         machine.read(1);
         let notes = machine.take();
-        assert_eq!(notes[0].end, Some(last.now), "it lasts no longer");
-        assert!(!notes[0].unit_ended);
+        let end = notes[0].end.expect("the end");
+        assert_eq!(end.at, last.now, "it lasts no longer");
+        assert!(!end.unit_ended);
         assert!(notes[0].counts.is_empty());
         assert_eq!(notes[0].user, (!is_late).then_some(USER));
         assert!(notes[1].begin.is_some(), "the unit goes on in another log");

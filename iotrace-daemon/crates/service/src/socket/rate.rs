@@ -14,12 +14,12 @@ pub struct Rate {
 }
 
 /// Recordings that have limits.
-pub const STARTS: Rate = Rate {
+pub const START_RATE: Rate = Rate {
     burst: 5,
     interval: Duration::from_secs(2),
 };
 /// Requests of any kind: most have the kernel's counters read at once. A program may ask after each of its steps.
-pub const REQUESTS: Rate = Rate {
+pub const REQUEST_RATE: Rate = Rate {
     burst: 100,
     interval: Duration::from_millis(50),
 };
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn a_burst_is_allowed_and_then_one_at_a_time() {
-        let (mut rates, now) = (Rates::new(STARTS), Instant::now());
-        let Rate { burst, interval } = STARTS;
+        let (mut rates, now) = (Rates::new(START_RATE), Instant::now());
+        let Rate { burst, interval } = START_RATE;
         for _ in 0..burst {
             rates.take(1, now).unwrap();
         }

@@ -159,14 +159,15 @@ fn training(report: &Report<'_>, sum: &Sum) -> String {
     }
 }
 
-/// What was read, if some was through mappings of so many bytes. What is little next to the other is left out.
+/// Describes what was read by calls, and the size of mapped files; leaves out the one that is less than a hundredth of the other.
+/// `None` if that is the mapped files, or there are none.
 fn moved(read: u64, mapped: u64) -> Option<String> {
-    const PARTS: u64 = 100;
-    if mapped <= read / PARTS {
+    const NEGLIGIBLE_PARTS: u64 = 100;
+    if mapped <= read / NEGLIGIBLE_PARTS {
         return None;
     }
     let mapped_part = format!("{} mapped", bytes(mapped));
-    Some(match read <= mapped / PARTS {
+    Some(match read <= mapped / NEGLIGIBLE_PARTS {
         true => mapped_part,
         false => format!("{} read, {mapped_part}", bytes(read)),
     })

@@ -9,7 +9,12 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{
-    super::{Message, about::is_named, note::Note, owner::Owner},
+    super::{
+        Message,
+        about::is_named,
+        note::{End, Note},
+        owner::Owner,
+    },
     Closing, Feed,
 };
 use crate::{processes::Processes, socket::protocol::Code, totals::UnitId};
@@ -75,13 +80,13 @@ impl Feed {
             let is_long = now.0.saturating_duration_since(logged.begun) >= MAX_DURATION;
             let unit_ended = idle >= END_AFTER;
             if unit_ended || is_long || !logged.told.is_empty() {
-                ended.push((*unit, logged.active.1, unit_ended));
+                let at = logged.active.1;
+                ended.push((*unit, End { at, unit_ended }));
             }
         }
         self.refused.retain(|unit| living.contains(unit));
-        for (unit, end, unit_ended) in ended {
-            let note = self.note(unit);
-            (note.end, note.unit_ended) = (Some(end), unit_ended);
+        for (unit, end) in ended {
+            self.note(unit).end = Some(end);
         }
     }
 
@@ -96,9 +101,8 @@ impl Feed {
                 unit: closing.unit,
                 user: closing.owner.user().filter(|_| !awaits),
                 candidate: closing.owner.user(),
-                now: closing.end,
+                now: closing.end.at,
                 end: Some(closing.end),
-                unit_ended: closing.unit_ended,
                 told: std::mem::take(&mut closing.told),
                 ..Note::default()
             }
@@ -120,8 +124,8 @@ impl Feed {
                 note.groups.clone_from(&logged.groups);
             }
             if let Some(end) = note.end.take() {
-                note.now = end;
-                ended.push((*unit, end, note.unit_ended));
+                note.now = end.at;
+                ended.push((*unit, end));
             }
         }
         self.mounts.clear();
@@ -133,7 +137,7 @@ impl Feed {
         match self.writer.sender.try_send(Message::Notes(notes)) {
             Ok(()) => {
                 self.closing.clear();
-                for (unit, end, unit_ended) in ended {
+                for (unit, end) in ended {
                     let Some(logged) = self.units.remove(&unit) else {
                         continue;
                     };
@@ -141,10 +145,9 @@ impl Feed {
                         unit,
                         owner: logged.owner,
                         end,
-                        unit_ended,
                         told: logged.told,
                     });
-                    self.ended.insert(unit, end);
+                    self.ended.insert(unit, end.at);
                     self.known.retain(|_, known| known.unit != unit);
                 }
             }
